@@ -33,13 +33,11 @@ from cluster.consensus.heartbeats import Heartbeats
 from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import (
     DURABLE,
+    OF_NODES,
     AppendReply,
-    ClockProbe,
-    ClockReply,
     GroupMessage,
     Heartbeat,
     HeartbeatReply,
-    LeaderNotice,
     Message,
     Snapshot,
 )
@@ -331,7 +329,7 @@ class Driver:
         if isinstance(message, HeartbeatReply):
             self._heartbeats.on_reply(sender, message)
             return
-        assert not isinstance(message, (LeaderNotice, ClockProbe, ClockReply)), "for the node"
+        assert not isinstance(message, OF_NODES), "for the node"
         gid = message.group
         group = self.groups.get(gid)
         if gid in self.tombstones:

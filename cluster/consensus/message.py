@@ -203,11 +203,30 @@ def checksum_of(
 
 @dataclass(frozen=True, slots=True)
 class LeaderNotice:
-    """Notice to nodes without a replica: `leader` leads the group in `term`."""
+    """Notice to other nodes: `leader` leads the group in `term`."""
 
     group: int
     term: int
     leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersSince:
+    """Request to a voter: send the changes after `number`, which your `process` gave; 0: all."""
+
+    process: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanges:
+    """Changes of leaders as parallel tuples, oldest first. number: of the last one."""
+
+    process: int
+    number: int
+    groups: tuple[int, ...]
+    terms: tuple[int, ...]
+    leaders: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,21 +258,25 @@ class ClockReply:
 
     disagrees: the replying node's clock is outside of the majority's range.
     sick: its disk or its event loop does not keep up.
+    wrong: other nodes that told the replying voter that their clocks disagree.
     """
 
     sent_us: int
     wall_ms: int
     disagrees: bool
     sick: bool = False
+    wrong: tuple[int, ...] = ()
 
 
 GroupMessage = (
     Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
     | CheckpointAt | StateChecksum | Removed
 )  # fmt: skip
-NodeMessage = LeaderNotice | ClockProbe | ClockReply  # for the node, not for a group
+NewsMessage = LeaderNotice | LeadersSince | LeaderChanges
+NodeMessage = NewsMessage | ClockProbe | ClockReply  # for the node, not for a group
 Message = GroupMessage | NodeMessage | Heartbeat | HeartbeatReply
-NODE_MESSAGES = frozenset((LeaderNotice, ClockProbe, ClockReply))
+OF_NODES = (LeaderNotice, LeadersSince, LeaderChanges, ClockProbe, ClockReply)
+NODE_MESSAGES = frozenset(OF_NODES)
 
 
 def addressed(message: GroupMessage, from_instance: int, to_instance: int) -> GroupMessage:

@@ -25,8 +25,8 @@ from cluster.consensus.message import (
     NODE_MESSAGES,
     ClockProbe,
     ClockReply,
-    LeaderNotice,
     Message,
+    NewsMessage,
     Snapshot,
     SnapshotError,
 )
@@ -35,7 +35,12 @@ from cluster.consensus.snapshots import Checked
 from cluster.errors import ClusterError, ConfigError
 from cluster.events.log_lines import record_log
 from cluster.events.recorder import SLOW
-from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE, OlderReleaseError
+from cluster.features import (
+    CLUSTER_VERSIONS,
+    METADATA_LEARNERS,
+    THIS_RELEASE,
+    OlderReleaseError,
+)
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
@@ -54,6 +59,7 @@ from cluster.node.health.readiness import Readiness
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.leadership.handover import Leaderships
 from cluster.node.leadership.leaders import Leaders
+from cluster.node.leadership.news import LeaderNews
 from cluster.node.links.addresses import identity_of, named
 from cluster.node.links.peers import Peers
 from cluster.node.logs.lines import log_families
@@ -86,7 +92,7 @@ from cluster.node.replicas.replicas import (
 )
 from cluster.node.replicas.reports import ReplicaDuties
 from cluster.node.replicas.sizes import ReplicaSizes
-from cluster.node.tasks import Tasks
+from cluster.node.tasks import LOOK_PERIOD, Tasks, every
 from cluster.node.transactions.transactions import Transactions
 from cluster.services.fair_turns import Turns
 from cluster.services.groups.metrics import group_samples, groups_left_out, shown
@@ -143,6 +149,7 @@ class Node:
         rounds, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
         self._leaders = Leaders(self._driver.groups)
+        self._news = self._open_news(opened.known.identity.incarnation)
         leading = (self._driver, self._leaders, self._clocks, self._health, self.metadata)
         self._leaderships = Leaderships(config, *leading)
         replicas = self._replicas = Replicas(
@@ -184,6 +191,19 @@ class Node:
         followed = (self.metadata, replicas, self._driver, clock)
         self._follower = MetadataFollower(*followed, self._on_lease_lifetime, keep, self._on_layout)
         self._follower.follow()
+
+    def _open_news(self, process: int) -> LeaderNews:
+        return LeaderNews(
+            self.config.node_id,
+            process,
+            self._leaders,
+            self._driver.groups,
+            self._peers.linked_since.keys(),
+            partial(self.metadata.features.is_on, METADATA_LEARNERS),
+            self._peers.send,
+            self._on_leadership,
+            asyncio.get_running_loop().call_later,
+        )
 
     def _open_producer_ids(self) -> ProducerIdBlocks:
         max_age = max_block_age_s(self.config.lease_lifetime_ms)
@@ -385,6 +405,7 @@ class Node:
         stack.push_async_callback(self._cleaning.stop)
         retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
+        tasks.spawn(every(LOOK_PERIOD, self._news.look))
         stack.push_async_callback(self._duties.stop)
         self._duties.start()
         self._watch(tasks, server, shares, probes)
@@ -497,15 +518,15 @@ class Node:
         for message in messages:
             if message.__class__ not in NODE_MESSAGES:
                 for_groups.append(message)
-            elif isinstance(message, LeaderNotice):
-                self._on_leadership(message)
             elif isinstance(message, ClockProbe | ClockReply):
                 self._clocks.receive(peer, message)
+            elif isinstance(message, NewsMessage):
+                self._news.receive(peer, message)
         self._driver.receive(peer, for_groups)
 
-    def _on_leadership(self, message: LeaderNotice) -> None:
-        replica = self._replicas.by_group.get(message.group)
-        if self._leaders.announced(message) and replica is not None:
+    def _on_leadership(self, gid: int) -> None:
+        replica = self._replicas.by_group.get(gid)
+        if replica is not None:
             replica.notify()  # its readers belong to the new leader
 
     def _on_link(self, peer: int, up: bool) -> None:
@@ -513,13 +534,9 @@ class Node:
         if not up:
             self._requests.lost(peer)
         else:
-            self._clocks.probe(peer)
-            led = [gid for gid, group in self._driver.groups.items() if group.is_leader]
-            self._peers.send(peer, [self._leadership(gid) for gid in led])
+            self._clocks.linked(peer)
+        self._news.linked(peer, up)
         self._leaders.notify()
-
-    def _leadership(self, gid: int) -> LeaderNotice:
-        return LeaderNotice(gid, self._driver.groups[gid].term, self.config.node_id)
 
     def _on_role(self, gid: int) -> None:
         group = self._driver.groups.get(gid)
@@ -528,7 +545,7 @@ class Node:
         if group is not None and group.is_leader:
             if not group.is_ready:
                 self.metrics.elections += 1
-            self._peers.send_all(self._leadership(gid))
+            self._news.leads(gid)
         self._leaders.notify()
         replica = self._replicas.by_group.get(gid)
         if replica is None or replica.topic == OFFSETS_TOPIC:

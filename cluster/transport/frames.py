@@ -17,6 +17,7 @@ from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from cluster.consensus.message import (
+    OF_NODES,
     Append,
     AppendReply,
     CheckpointAt,
@@ -24,8 +25,11 @@ from cluster.consensus.message import (
     ClockReply,
     Heartbeat,
     HeartbeatReply,
+    LeaderChanges,
     LeaderNotice,
+    LeadersSince,
     Message,
+    NewsMessage,
     PreVote,
     PreVoteReply,
     Removed,
@@ -39,7 +43,7 @@ from cluster.v1 import peer_pb2 as pb
 _PREFIX = struct.Struct("<II")
 HEARTBEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
-NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, LeaderNotice, ClockProbe, ClockReply)
+NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, *OF_NODES)
 
 
 class FrameError(ValueError):
@@ -54,7 +58,7 @@ def size_of(message: Message) -> int:
     """Returns about how many bytes the message takes in a frame."""
     if isinstance(message, Append) and message.data:
         return OVERHEAD_BYTES + sum(map(len, message.data))
-    if isinstance(message, Heartbeat):
+    if isinstance(message, Heartbeat | LeaderChanges):
         return OVERHEAD_BYTES + HEARTBEAT_ROW_BYTES * len(message.groups)
     return OVERHEAD_BYTES
 
@@ -171,9 +175,6 @@ def _head_of(message: Message) -> pb.Message:
         case StateChecksum(group, term, index, checksum):
             kind = pb.MESSAGE_TYPE_STATE_CHECKSUM
             return pb.Message(group=group, type=kind, term=term, index=index, checksum=checksum)
-        case LeaderNotice(group, term, leader):
-            kind = pb.MESSAGE_TYPE_LEADER
-            return pb.Message(group=group, type=kind, term=term, leader=leader)
         case Heartbeat(groups, terms, commits):
             kind = pb.MESSAGE_TYPE_BEAT
             return pb.Message(type=kind, groups=groups, terms=terms, commits=commits)
@@ -181,6 +182,8 @@ def _head_of(message: Message) -> pb.Message:
             return pb.Message(type=pb.MESSAGE_TYPE_BEAT_REPLY, groups=disagree)
         case ClockProbe() | ClockReply():
             return _clock_head(message)
+        case LeaderNotice() | LeadersSince() | LeaderChanges():
+            return _news_head(message)
 
 
 def _head_of_election(
@@ -213,7 +216,24 @@ def _clock_head(message: ClockProbe | ClockReply) -> pb.Message:
         wall_ms=message.wall_ms,
         disagrees=message.disagrees,
         sick=message.sick,
+        nodes=message.wrong,
     )
+
+
+def _news_head(message: NewsMessage) -> pb.Message:
+    match message:
+        case LeaderNotice(group, term, leader):
+            kind = pb.MESSAGE_TYPE_LEADER
+            return pb.Message(group=group, type=kind, term=term, leader=leader)
+        case LeadersSince(process, number):
+            kind = pb.MESSAGE_TYPE_LEADERS_SINCE
+            return pb.Message(type=kind, process=process, index=number)
+        case LeaderChanges(process, number, groups, terms, leaders):
+            head = pb.Message(type=pb.MESSAGE_TYPE_LEADER_CHANGES, process=process, index=number)
+            head.groups.extend(groups)
+            head.terms.extend(terms)
+            head.nodes.extend(leaders)
+            return head
 
 
 def _decode(raw: pb.Message) -> Message:
@@ -254,7 +274,15 @@ def _decode_of_node(raw: pb.Message) -> Message:
         case pb.MESSAGE_TYPE_CLOCK_PROBE:
             return ClockProbe(raw.sent_us)
         case pb.MESSAGE_TYPE_CLOCK_REPLY:
-            return ClockReply(raw.sent_us, raw.wall_ms, raw.disagrees, raw.sick)
+            told = (raw.wall_ms, raw.disagrees, raw.sick, tuple(raw.nodes))
+            return ClockReply(raw.sent_us, *told)
+        case pb.MESSAGE_TYPE_LEADERS_SINCE:
+            return LeadersSince(raw.process, raw.index)
+        case pb.MESSAGE_TYPE_LEADER_CHANGES:
+            columns = (tuple(raw.groups), tuple(raw.terms), tuple(raw.nodes))
+            if len({len(column) for column in columns}) != 1:
+                raise FrameError("leader changes: their columns differ in length")
+            return LeaderChanges(raw.process, raw.index, *columns)
     raise FrameError(f"message of unknown type {raw.type}")
 
 

@@ -20,7 +20,9 @@ from cluster.consensus.message import (
     ClockReply,
     Heartbeat,
     HeartbeatReply,
+    LeaderChanges,
     LeaderNotice,
+    LeadersSince,
     Message,
     PreVote,
     PreVoteReply,
@@ -34,7 +36,7 @@ from cluster.features import Finalized, Release, Versions
 from cluster.v1 import peer_pb2 as pb
 
 # 3: before the gate. 4: a leader takes FinalizeUpgrade and knows its kind of entry; removed
-# replicas say so. 5: a node says where offsets lie.
+# replicas say so. 5: a node says where offsets lie, and voters of the metadata who leads.
 PROTOCOL = Versions(3, 5)
 UPGRADES = 4
 # The protocol version that a message, or a request, came with. Add new ones here.
@@ -54,6 +56,8 @@ MESSAGES: Mapping[type[Message], int] = {
     Removed: 4,
     ClockProbe: 3,
     ClockReply: 3,
+    LeadersSince: 5,
+    LeaderChanges: 5,
 }
 REQUESTS: Mapping[str, int] = {
     "propose_metadata": 3,

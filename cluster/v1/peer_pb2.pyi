@@ -26,6 +26,8 @@ class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_TYPE_CLOCK_PROBE: _ClassVar[MessageType]
     MESSAGE_TYPE_CLOCK_REPLY: _ClassVar[MessageType]
     MESSAGE_TYPE_REMOVED: _ClassVar[MessageType]
+    MESSAGE_TYPE_LEADERS_SINCE: _ClassVar[MessageType]
+    MESSAGE_TYPE_LEADER_CHANGES: _ClassVar[MessageType]
 MESSAGE_TYPE_UNSPECIFIED: MessageType
 MESSAGE_TYPE_APPEND: MessageType
 MESSAGE_TYPE_APPEND_REPLY: MessageType
@@ -42,6 +44,8 @@ MESSAGE_TYPE_STATE_CHECKSUM: MessageType
 MESSAGE_TYPE_CLOCK_PROBE: MessageType
 MESSAGE_TYPE_CLOCK_REPLY: MessageType
 MESSAGE_TYPE_REMOVED: MessageType
+MESSAGE_TYPE_LEADERS_SINCE: MessageType
+MESSAGE_TYPE_LEADER_CHANGES: MessageType
 
 class Hello(_message.Message):
     __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release", "insecure", "registration", "known_registration", "registration_number", "instance", "peer_address")
@@ -153,7 +157,7 @@ class Entry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick", "commit_term", "version", "from_instance", "to_instance")
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick", "commit_term", "version", "from_instance", "to_instance", "nodes", "process")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +180,8 @@ class Message(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FROM_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     TO_INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     group: int
     type: MessageType
     term: int
@@ -198,7 +204,9 @@ class Message(_message.Message):
     version: int
     from_instance: int
     to_instance: int
-    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ...) -> None: ...
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    process: int
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ..., nodes: _Optional[_Iterable[int]] = ..., process: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas", "locate_offsets")

@@ -19,11 +19,18 @@ from typing import TYPE_CHECKING, Any
 from cluster.consensus.background_reads import Done
 from cluster.consensus.driver import MAX_SLICES
 from cluster.consensus.group import Group
-from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
+from cluster.consensus.message import (
+    NODE_MESSAGES,
+    ClockProbe,
+    ClockReply,
+    Snapshot,
+    SnapshotError,
+)
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.snapshots import Checked
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
+from cluster.features import METADATA_LEARNERS
 from cluster.kafka.append import append as append_kafka
 from cluster.kafka.append import meta_of
 from cluster.kafka.records import read_batch
@@ -32,6 +39,8 @@ from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.cleaning.cleaner import CleanerSettings
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
+from cluster.node.leadership.leaders import Leaders
+from cluster.node.leadership.news import LeaderNews
 from cluster.node.links.peers import Peers
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.replicas.changes import ReplicaChanges
@@ -82,7 +91,6 @@ FULL_DISK_WAIT = 0.25
 TICK = 0.0001  # a timer never comes early
 CONNECTION_REFUSED = 0.02
 CLEANER = CleanerSettings(bytes_per_s=20_000, memory_bytes=2500, min_dirty_bytes=0)
-CLOCK_MESSAGES = (ClockProbe, ClockReply)
 NOT_HERE = Answer(Verdict(Kind.NOT_LEADER))
 
 
@@ -124,6 +132,7 @@ class Settings:
     compaction: bool = False  # whether cleaners replace stored batches
     keyed: bool = False  # whether records have keys, and nodes clean the topics by key
     worker_dies: float = 0.0  # chance of a cleaner's worker with each request
+    news: bool = False  # whether nodes tell each other of leaders, which the checks do without
 
 
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> WatchedDriver:
@@ -170,6 +179,7 @@ class Process:
         self.linked_since = self.peers.linked_since
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
+        self.news: LeaderNews | None = None
         self.looks_at_all = True  # after the next round
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
@@ -180,6 +190,7 @@ class Process:
         self.state = MetadataState(
             lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms, release=node.release
         )
+        self.known_leaders = Leaders(self.driver.groups)
         facts = self.state if settings.leased else Facts(node, self.state)
         self.clocks = _clocks(node)
         self.replicas = Replicas(
@@ -192,7 +203,7 @@ class Process:
                 rng=cluster.rng,
                 metadata=facts,
                 linked=self.linked_since,
-                on_role=lambda gid: self._leader_changed(),
+                on_role=self._on_role,
                 leader_changed=self._leader_changed,
                 takes_part=node.registering.says_so,
             ),
@@ -216,7 +227,28 @@ class Process:
         self.levelling = Levelling(node, self.driver, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self.contacts: Contacts | None = None
+        if settings.news:
+            self.news = self._open_news(node)
         self._open_metadata(node)
+
+    def _open_news(self, node: Node) -> LeaderNews:
+        return LeaderNews(
+            node.id,
+            node.incarnation,
+            self.known_leaders,
+            self.driver.groups,
+            self.linked_since.keys(),
+            lambda: self.state.features.is_on(METADATA_LEARNERS),
+            node.send,
+            lambda gid: None,
+            node.later,
+        )
+
+    def _on_role(self, gid: int) -> None:
+        self._leader_changed()
+        group = self.driver.groups.get(gid)
+        if self.news is not None and group is not None and group.is_leader:
+            self.news.leads(gid)
 
     def _maintenance(self, node: Node, facts: PlacementView) -> Maintenance:
         delay, entries = node.settings.preferred_leader_delay, node.settings.metadata_entries
@@ -248,6 +280,7 @@ class Process:
         cluster.checker.begins(node.id, METADATA_GROUP, instance)
         group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
         self.metadata.group = group
+        self.metadata.role_listener = lambda: self._on_role(METADATA_GROUP)
         if node.settings.founding:
             self.contacts = Contacts(node, self.state, self.peers, group)
 
@@ -404,8 +437,10 @@ class Node:
     def linked(self, peer: int, up: bool) -> None:
         """Takes the state of a link."""
         if up:
-            self.running.clocks.probe(peer)
+            self.running.clocks.linked(peer)
         self.running.driver.set_link(peer, up)
+        if self.running.news is not None:
+            self.running.news.linked(peer, up)
 
     def wake(self) -> None:
         process = self.process
@@ -620,21 +655,24 @@ class Node:
     def receive(self, sender: int, messages: list[Any]) -> None:
         if not self.alive:
             return
-        clocks = [message for message in messages if message.__class__ in CLOCK_MESSAGES]
-        if clocks:
-            messages = [message for message in messages if message.__class__ not in CLOCK_MESSAGES]
-            self._receive_clocks(self.incarnation, sender, clocks)
+        own = [message for message in messages if message.__class__ in NODE_MESSAGES]
+        if own:
+            messages = [message for message in messages if message.__class__ not in NODE_MESSAGES]
+            self._receive_own(self.incarnation, sender, own)
         self.driver.receive(sender, messages)
 
-    def _receive_clocks(self, incarnation: int, sender: int, messages: list[Any]) -> None:
+    def _receive_own(self, incarnation: int, sender: int, messages: list[Any]) -> None:
         if incarnation != self.incarnation:
             return
         if self.cluster.scheduler.now < self.paused_until:
-            again = (self._receive_clocks, incarnation, sender, messages)
+            again = (self._receive_own, incarnation, sender, messages)
             self.cluster.scheduler.at(self.paused_until, *again)
             return
         for message in messages:
-            self.running.clocks.receive(sender, message)
+            if isinstance(message, ClockProbe | ClockReply):
+                self.running.clocks.receive(sender, message)
+            elif self.running.news is not None:
+                self.running.news.receive(sender, message)
 
     def call(self, gid: int, calls: list[tuple[Any, Any]]) -> None:
         """Takes batches of one client, in its order."""
@@ -700,6 +738,8 @@ class Node:
             self.running.node_changes.look()
             self.running.repairs.look()
             self.running.levelling.look()
+            if self.running.news is not None:
+                self.running.news.look()
             self._look_at_nodes()
             self._plan_look()
 

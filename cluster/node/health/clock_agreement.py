@@ -1,6 +1,6 @@
 """Comparison of this node's wall clock with other nodes' over the links. Pure.
 
-    Maintenance.look, link up --ClockProbe--> peer --ClockReply--> sample of its clock
+    Maintenance.look, link up --ClockProbe--> peer --ClockReply--> sample of its clock, wrong ones
     samples, own clock --majority within the bound--> agreed, now_ms --> stamps, expiry, retention
 
 A probe takes a round trip, and the peer read its clock at some time within it: half the
@@ -38,7 +38,8 @@ class _ClockSample(NamedTuple):
 class ClockAgreement:
     """The wall clock of one node, and whether a majority shares it.
 
-    peers:   the other nodes whose clocks count: the voters of the metadata.
+    peers:   the other nodes whose clocks count: the voters of the metadata. It asks them, and in
+             `compare_with` more nodes.
     steady:  seconds; never set, and goes on while the machine sleeps.
     wall_ms: the wall clock, milliseconds since the Unix epoch.
     send:    hands messages for one peer to the network.
@@ -46,8 +47,8 @@ class ClockAgreement:
 
     agreed:  whether the node may lead and stamp, as of the last look at the own clock.
              `now_ms` itself holds back a jump since then.
-    wrong:   the peers that report to be outside a majority's time.
-    sick:    the peers that report that their disk or event loop does not keep up.
+    wrong:   the nodes that report to be outside a majority's time: to this node, or to a voter.
+    sick:    the asked nodes that report that their disk or event loop does not keep up.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ClockAgreement:
         send: Callable[[int, list[Message]], None],
         is_sick: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._peers = frozenset(peers)
+        self._peers = self._asked = frozenset(peers)
         self._bound_ms = bound_ms
         self._steady = steady
         self._wall_ms = wall_ms
@@ -71,19 +72,26 @@ class ClockAgreement:
         self._checked_ms = self._alone_ms = self._own_ms(wall_ms())
         self._last_ms = 0 if self._peers else wall_ms()
         self.agreed = not self._peers
-        self.wrong: set[int] = set()
+        self._wrong: set[int] = set()
+        self._told: dict[int, tuple[int, ...]] = {}  # voter -> nodes with wrong clocks
         self.sick: set[int] = set()
         self._reported: bool | None = None
 
-    def compare_with(self, peers: Collection[int]) -> None:
-        """Count these peers from now on. Samples taken before also count."""
+    def compare_with(self, peers: Collection[int], others: Collection[int] = ()) -> None:
+        """Count these peers from now on, and ask the others, too.
+
+        Samples taken before also count.
+        """
+        asked = frozenset(peers).union(others)
+        for gone in self._asked - asked:
+            self._samples.pop(gone, None)
+            for known in (self._wrong, self.sick, self._reached):
+                known.discard(gone)
+        self._asked = asked
         if self._peers == set(peers):
             return
-        for gone in self._peers.difference(peers):
-            self._samples.pop(gone, None)
-            for known in (self.wrong, self.sick, self._reached):
-                known.discard(gone)
         self._peers = frozenset(peers)
+        self._told = {voter: told for voter, told in self._told.items() if voter in self._peers}
         self._majority = (len(self._peers) + 1) // 2 + 1
         self._check(self._own_ms(self._wall_ms()))
 
@@ -98,6 +106,11 @@ class ClockAgreement:
         if self.agreed:
             self._last_ms = wall_ms
         return self._last_ms
+
+    @property
+    def wrong(self) -> set[int]:
+        told = {node for nodes in self._told.values() for node in nodes}
+        return self._wrong | (told - self._asked)
 
     @property
     def disagrees(self) -> bool:
@@ -131,25 +144,34 @@ class ClockAgreement:
         self._report()
         if self.agreed:
             self._alone_ms = own_ms
-        for peer in sorted(self._peers | self._reached):
-            self.probe(peer)
+        for peer in sorted(self._asked):
+            self._probe(peer)
 
-    def probe(self, peer: int) -> None:
+    def linked(self, peer: int) -> None:
+        """Ask at once: the link to the peer is up."""
+        if peer in self._asked:
+            self._probe(peer)
+
+    def _probe(self, peer: int) -> None:
         self._send(peer, [ClockProbe(self._steady_us())])
 
     def receive(self, peer: int, message: ClockProbe | ClockReply) -> None:
         if isinstance(message, ClockProbe):
-            reply = ClockReply(message.sent_us, self._wall_ms(), self.disagrees, self._is_sick())
-            self._send(peer, [reply])
-            if peer not in self._reached:
+            # Voters ask each node themselves.
+            wrong = () if peer in self._peers else tuple(sorted(self._wrong - {peer}))
+            own = (self._wall_ms(), self.disagrees, self._is_sick())
+            self._send(peer, [ClockReply(message.sent_us, *own, wrong)])
+            if peer in self._asked and peer not in self._reached:
                 # The link from here to the peer is up, so its answers can come from now on.
                 self._reached.add(peer)
-                self.probe(peer)
-        else:
+                self._probe(peer)
+        elif peer in self._asked:
             self._take(peer, message)
 
     def _take(self, peer: int, reply: ClockReply) -> None:
         (self.sick.add if reply.sick else self.sick.discard)(peer)
+        if peer in self._peers:
+            self._told[peer] = reply.wrong
         now_us = self._steady_us()
         error_ms = (now_us - reply.sent_us) / 2000
         known = self._samples.get(peer)
@@ -158,10 +180,7 @@ class ClockAgreement:
             return
         offset_ms = reply.wall_ms - (now_us + reply.sent_us) / 2000
         self._samples[peer] = _ClockSample(reply.sent_us, offset_ms, error_ms)
-        if reply.disagrees:
-            self.wrong.add(peer)
-        else:
-            self.wrong.discard(peer)
+        (self._wrong.add if reply.disagrees else self._wrong.discard)(peer)
         self._check(self._own_ms(self._wall_ms()))
 
     def _check(self, own_ms: float) -> None:

@@ -43,12 +43,17 @@ class Leaders:
         return leader, term
 
     def announced(self, message: LeaderNotice) -> bool:
-        """Note that a peer leads. Returns False if the message is older than known."""
-        if message.term < self._announced.get(message.group, (0, 0))[0]:
+        """Note that a node leads. Returns False if that, or something newer, is known."""
+        at, known = (message.term, message.leader), self._announced.get(message.group, (0, 0))
+        if at[0] < known[0] or at == known:
             return False
-        self._announced[message.group] = (message.term, message.leader)
+        self._announced[message.group] = at
         self.notify()
         return True
+
+    def announcement(self, group_id: int) -> tuple[int, int]:
+        """Return the newest announcement of the group: (term, leader)."""
+        return self._announced[group_id]
 
     def notify(self) -> None:
         """Wake the waiters after a change."""

@@ -70,10 +70,6 @@ class Peers:
         if link is not None:
             link.send(messages)
 
-    def send_all(self, message: Message) -> None:
-        for peer in self.links:
-            self.send(peer, [message])
-
     def up(self, peer: int) -> bool:
         link = self.links.get(peer)
         return link is not None and link.up

@@ -8,7 +8,7 @@ Plain calls between two rounds of the driver; nothing here waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from cluster.consensus.driver import Driver
@@ -104,8 +104,15 @@ class Maintenance:
     def _compare_clocks(self) -> None:
         group = self._driver.groups.get(METADATA_GROUP)
         if group is not None:
-            self._clocks.compare_with(group.members.voters)
+            self._clocks.compare_with(group.members.voters, self._asked(group))
         self._clocks.look()
+
+    def _asked(self, metadata: Group) -> Collection[int]:
+        """Return the nodes to ask beside the voters: all, or the followers of this node."""
+        if metadata.members.is_voter:
+            return metadata.members.learners
+        led = (group for group in self._driver.groups.values() if group.is_leader)
+        return {peer for group in led for peer in group.members.peers}
 
     def _hand_over(self, gid: int, group: Group) -> None:
         """Hand over from a node that may not lead: its clock is wrong, or it is drained."""

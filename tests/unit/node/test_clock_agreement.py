@@ -192,3 +192,38 @@ def test_nodes_hear_of_each_other_whether_disk_and_loop_keep_up() -> None:
     world.sick.clear()
     world.look()
     assert [clocks.sick for clocks in world.clocks.values()] == [set()] * 3
+
+
+def test_nodes_that_are_asked_beside_the_voters_do_not_count() -> None:
+    """1 to 3 vote. 4 asks them and its follower 5. 6 hears of wrong clocks from the voters."""
+    world = World(6)
+    voters = {1, 2, 3}
+    for node, clocks in world.clocks.items():
+        others = {4, 5, 6} if node in voters else {5} if node == 4 else set()
+        clocks.compare_with(voters - {node}, others - {node})
+    world.ahead_ms[5] = DAY_MS
+    world.sick.add(5)
+    for _ in range(3):
+        world.look()
+    assert world.agreed() == [True] * 4 + [False, True]
+    assert [clocks.wrong for clocks in world.clocks.values() if clocks is not world.clocks[5]] == [
+        {5}
+    ] * 5
+    assert [5 in clocks.sick for clocks in world.clocks.values()] == [True] * 4 + [False] * 2
+    assert set(world.clocks[4].offsets()) == voters
+    assert set(world.clocks[4].round_trips()) == {*voters, 5}
+    world.clocks[4].compare_with(voters)
+    assert world.clocks[4].sick == set()
+    assert set(world.clocks[4].round_trips()) == voters
+    world.ahead_ms[5] = 0
+    for _ in range(3):
+        world.look()
+    assert not any(clocks.wrong for clocks in world.clocks.values())
+
+
+def test_a_node_is_not_asked_for_its_own_question() -> None:
+    world = World(3)
+    world.clocks[1].compare_with({2})
+    world.clocks[1].receive(3, ClockProbe(1))
+    world.clocks[1].linked(3)
+    assert [(peer, type(message)) for _, peer, message in world.sent] == [(3, ClockReply)]

@@ -15,7 +15,9 @@ from cluster.consensus.message import (
     ClockReply,
     Heartbeat,
     HeartbeatReply,
+    LeaderChanges,
     LeaderNotice,
+    LeadersSince,
     Message,
     PreVote,
     PreVoteReply,
@@ -36,6 +38,7 @@ from cluster.transport.frames import (
 from cluster.v1 import peer_pb2 as pb
 
 u64 = st.integers(0, 2**64 - 1)
+node_ids = st.integers(0, 2**31 - 1)
 entry_lists = st.lists(st.tuples(u64, st.binary(min_size=1, max_size=40)), max_size=5)
 
 
@@ -61,6 +64,13 @@ def beats(draw: st.DrawFn) -> Heartbeat:
     return Heartbeat(*(tuple(row[column] for row in rows) for column in range(3)))
 
 
+@st.composite
+def changes(draw: st.DrawFn) -> LeaderChanges:
+    rows = draw(st.lists(st.tuples(u64, u64, node_ids), max_size=5))
+    columns = (tuple(row[column] for row in rows) for column in range(3))
+    return LeaderChanges(draw(u64), draw(u64), *columns)
+
+
 messages: st.SearchStrategy[Message] = st.one_of(
     appends(),
     st.builds(AppendReply, u64, u64, u64, st.booleans(), u64, u64, u64, u64),
@@ -72,10 +82,19 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(CheckpointAt, u64, u64, u64, u64, u64),
     st.builds(StateChecksum, u64, u64, u64, st.integers(0, 2**32 - 1), u64, u64),
     st.builds(Removed, u64, u64, u64, u64, u64, u64, u64),
-    st.builds(LeaderNotice, u64, u64, st.integers(0, 2**31 - 1)),
+    st.builds(LeaderNotice, u64, u64, node_ids),
     beats(),
     st.builds(ClockProbe, u64),
-    st.builds(ClockReply, u64, st.integers(-(2**63), 2**63 - 1), st.booleans()),
+    st.builds(
+        ClockReply,
+        u64,
+        st.integers(-(2**63), 2**63 - 1),
+        st.booleans(),
+        st.booleans(),
+        st.lists(node_ids, max_size=3).map(tuple),
+    ),
+    st.builds(LeadersSince, u64, u64),
+    changes(),
     st.builds(HeartbeatReply, st.lists(u64, max_size=5).map(tuple)),
 )
 
@@ -91,9 +110,15 @@ def test_round_trip(sent: list[Message]) -> None:
     assert not head.HasField("hello")
 
 
-def test_a_beat_with_columns_of_unequal_length_is_refused() -> None:
-    beat = pb.Message(type=pb.MESSAGE_TYPE_BEAT, groups=[1, 2], terms=[1, 1], commits=[5])
-    head = pb.Frame(messages=[beat]).SerializeToString()
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.Message(type=pb.MESSAGE_TYPE_BEAT, groups=[1, 2], terms=[1, 1], commits=[5]),
+        pb.Message(type=pb.MESSAGE_TYPE_LEADER_CHANGES, groups=[1, 2], terms=[1, 1], nodes=[5]),
+    ],
+)
+def test_columns_of_unequal_length_are_refused(message: pb.Message) -> None:
+    head = pb.Frame(messages=[message]).SerializeToString()
     prefix = len(head).to_bytes(4, "little") + crc32c(head).to_bytes(4, "little")
     with pytest.raises(FrameError, match="columns"):
         decode_frame(prefix + head)

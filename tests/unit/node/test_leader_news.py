@@ -1,0 +1,121 @@
+"""News of leaders: numbers, what a node is sent after its question, and how much at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.consensus.message import LeaderChanges, LeaderNotice, LeadersSince, Message
+from cluster.node.leadership import news as news_module
+from cluster.node.leadership.leaders import Leaders
+from cluster.node.leadership.news import LeaderNews
+
+PROCESS = 77
+
+
+class Rig:
+    """The news of node 1, which hears of groups of other nodes; node 9 asks."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, Message]] = []
+        self.heard: list[int] = []
+        self.planned: list[Callable[[], None]] = []
+        self.leaders = Leaders({})
+        self.news = LeaderNews(
+            1,
+            PROCESS,
+            self.leaders,
+            {},
+            {9},
+            lambda: True,
+            lambda peer, messages: self.sent.extend((peer, one) for one in messages),
+            self.heard.append,
+            lambda seconds, call: self.planned.append(call),
+        )
+
+    def tell(self, *groups: int, term: int = 1) -> None:
+        for gid in groups:
+            self.news.receive(2, LeaderNotice(gid, term, 2))
+
+    def ask(self, number: int = 0, process: int = PROCESS) -> list[LeaderChanges]:
+        return self._answers(lambda: self.news.receive(9, LeadersSince(process, number)))
+
+    def wait(self) -> list[LeaderChanges]:
+        planned, self.planned = self.planned, []
+        return self._answers(lambda: [call() for call in planned])
+
+    def _answers(self, act: Callable[[], Any]) -> list[LeaderChanges]:
+        self.sent.clear()
+        act()
+        assert {peer for peer, _ in self.sent} <= {9}
+        return [one for _, one in self.sent if isinstance(one, LeaderChanges)]
+
+
+def test_a_question_is_answered_with_what_came_after_the_number() -> None:
+    rig = Rig()
+    rig.tell(16, 17, 18)
+    assert rig.ask() == [LeaderChanges(PROCESS, 3, (16, 17, 18), (1, 1, 1), (2, 2, 2))]
+    assert rig.ask(3) == []
+    rig.tell(17, term=5)
+    assert rig.ask(3) == [LeaderChanges(PROCESS, 4, (17,), (5,), (2,))]
+    assert rig.ask(1) == [LeaderChanges(PROCESS, 4, (18, 17), (1, 5), (2, 2))]
+
+
+def test_a_number_of_another_process_counts_as_none() -> None:
+    rig = Rig()
+    rig.tell(16, 17)
+    assert [one.groups for one in rig.ask(2, process=PROCESS + 1)] == [(16, 17)]
+
+
+def test_changes_go_to_who_asked_once_and_together() -> None:
+    rig = Rig()
+    rig.tell(16)
+    assert rig.planned == [], "nobody asks"
+    rig.ask()
+    rig.tell(17, 18)
+    assert len(rig.planned) == 1
+    assert [one.groups for one in rig.wait()] == [(17, 18)]
+    assert rig.planned == []
+    rig.news.linked(9, False)
+    rig.tell(19)
+    assert rig.planned == []
+
+
+def test_a_node_that_asks_no_more_is_sent_nothing() -> None:
+    rig = Rig()
+    rig.ask()
+    rig.news.look()
+    rig.tell(16)
+    assert [one.groups for one in rig.wait()] == [(16,)]
+    rig.news.look()
+    rig.tell(17)
+    assert rig.wait() == []
+
+
+def test_what_is_known_is_not_news() -> None:
+    rig = Rig()
+    rig.tell(16, term=4)
+    rig.tell(16, term=4)
+    rig.tell(16, term=3)
+    assert rig.heard == [16]
+    assert [one.number for one in rig.ask()] == [1]
+
+
+def test_news_of_others_are_passed_on() -> None:
+    rig = Rig()
+    rig.news.receive(3, LeaderChanges(5, 40, (16, 17), (2, 1), (4, 5)))
+    assert rig.heard == [16, 17]
+    assert rig.leaders.leader_of(16) == (4, 2)
+    assert rig.ask() == [LeaderChanges(PROCESS, 2, (16, 17), (2, 1), (4, 5))]
+
+
+def test_many_changes_take_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news_module, "MAX_ROWS", 2)
+    rig = Rig()
+    rig.tell(*range(16, 21))
+    parts = rig.ask()
+    while rig.planned:
+        parts += rig.wait()
+    assert [one.groups for one in parts] == [(16, 17), (18, 19), (20,)]
