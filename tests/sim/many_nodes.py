@@ -13,7 +13,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cluster.consensus.configuration import Configuration, Member, Placed
+from cluster.consensus.configuration import (
+    ChangeStep,
+    Configuration,
+    ConfigurationChange,
+    Member,
+    Placed,
+)
 from cluster.consensus.environment import GroupConfig
 from cluster.entries import UPGRADE
 from cluster.features import METADATA_LEARNERS, THIS_RELEASE
@@ -89,10 +95,14 @@ class ManyNodes:
         self.until(
             lambda: self.leader.running.state.features.is_on(METADATA_LEARNERS), "learners may stay"
         )
-        # Nothing changes the members later, so no step would have it reported.
-        group = self.leader.machines[METADATA_GROUP].group
+        # As an entry the configuration outlives a process; nothing else would have it reported.
+        leader, group = self.leader, self.leader.machines[METADATA_GROUP].group
         assert group is not None
-        self.leader.running.changes._report(METADATA_GROUP, group)
+        confirm = ConfigurationChange(ChangeStep.CONFIRM, leader.id, 0)
+        group.change(confirm, lambda outcome: None)
+        leader.driver.touch(METADATA_GROUP)
+        self.until(lambda: group.members.version == 1, "the configuration is an entry")
+        leader.running.changes._report(METADATA_GROUP, group)
         self.until(self._learns, "the metadata knows who learns")
 
     def _finalize(self) -> None:

@@ -80,18 +80,21 @@ class ClockAgreement:
     def compare_with(self, peers: Collection[int], others: Collection[int] = ()) -> None:
         """Count these peers from now on, and ask the others, too.
 
-        Samples taken before also count.
+        Samples taken before also count. Peers that were not asked yet count from the next call on:
+        until they answer, the node would take its own clock for wrong.
         """
-        asked = frozenset(peers).union(others)
+        wanted = frozenset(peers)
+        counted = wanted if wanted <= self._asked or not self._peers else self._peers
+        asked = wanted.union(counted, others)
         for gone in self._asked - asked:
             self._samples.pop(gone, None)
             for known in (self._wrong, self.sick, self._reached):
                 known.discard(gone)
         self._asked = asked
-        if self._peers == set(peers):
+        if self._peers == counted:
             return
-        self._peers = frozenset(peers)
-        self._told = {voter: told for voter, told in self._told.items() if voter in self._peers}
+        self._peers = counted
+        self._told = {voter: told for voter, told in self._told.items() if voter in counted}
         self._majority = (len(self._peers) + 1) // 2 + 1
         self._check(self._own_ms(self._wall_ms()))
 

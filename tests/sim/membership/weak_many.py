@@ -11,15 +11,17 @@ from cluster.node.maintenance.duties import Maintenance
 from tests.sim.mutations import mutation
 
 # Which schedule must catch which weakness.
+_LATE = "a_leader_that_knows_the_old_voters_tells_the_new_ones_later"
 CAUGHT_BY = {
     "all-ask-all": "nodes_that_share_nothing_exchange_nothing",
     "leaders-tell-all": "nodes_that_share_nothing_exchange_nothing",
     "voters-pass-nothing-on": "each_node_knows_each_leader",
     "nobody-asks": "each_node_knows_each_leader",
     "numbers-outlive-a-process": "voters_begin_their_numbers_anew",
-    "new-voters-are-not-told": "a_leader_that_knows_the_old_voters_tells_the_new_ones_later",
+    "new-voters-are-not-told": _LATE,
     "wrong-clocks-are-not-passed-on": "each_node_knows_a_wrong_clock",
     "wrong-clocks-stay": "each_node_knows_a_wrong_clock",
+    "clocks-count-before-they-are-asked": _LATE,
     "followers-are-not-asked": "a_leader_knows_whether_its_followers_keep_up",
 }
 
@@ -80,6 +82,17 @@ def wrong_clocks_stay() -> Any:
             self._told[peer] += before
 
     return [(ClockAgreement, "_take", adding)]
+
+
+@mutation("new voters' clocks count before they were asked")
+def clocks_count_before_they_are_asked() -> Any:
+    compare = ClockAgreement.compare_with
+
+    def at_once(self: Any, peers: Any, others: Any = ()) -> None:
+        self._asked |= frozenset(peers)
+        compare(self, peers, others)
+
+    return [(ClockAgreement, "compare_with", at_once)]
 
 
 @mutation("a leader does not ask its followers whether they keep up")

@@ -227,3 +227,21 @@ def test_a_node_is_not_asked_for_its_own_question() -> None:
     world.clocks[1].receive(3, ClockProbe(1))
     world.clocks[1].linked(3)
     assert [(peer, type(message)) for _, peer, message in world.sent] == [(3, ClockReply)]
+
+
+def test_new_voters_count_once_they_were_asked() -> None:
+    world = World(7)
+    clocks = world.clocks[7]
+    clocks.compare_with({1, 2, 3})
+    world.look()
+    clocks.compare_with({4, 5, 6})
+    assert clocks.agreed
+    assert set(clocks.offsets()) == {1, 2, 3}
+    world.look(7)
+    clocks.compare_with({4, 5, 6})
+    assert clocks.agreed
+    assert set(clocks.offsets()) == {4, 5, 6}
+    world.cut = {1, 2, 3}
+    clocks.compare_with({1, 2, 3})
+    clocks.compare_with({1, 2, 3})
+    assert not clocks.agreed, "they were asked, and did not answer"
