@@ -170,8 +170,7 @@ class Node:
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         self._founding = Founding(config, self.metadata, self.upgrades)
-        machine = MetadataMachine(self.metadata, self._on_metadata_applied)
-        proposer = self._proposer = self._open_metadata(machine, lock)
+        proposer = self._proposer = self._open_metadata(lock)
         own = (self.metadata, proposer, self._fail)
         place = self._place = OwnPlace(config, opened.listener, *own)
         self.others = OtherNodes(config, opened.known, peers, self.metadata, place)
@@ -226,7 +225,8 @@ class Node:
             partial(shown, self._group_members),
         )
 
-    def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
+    def _open_metadata(self, lock: DirectoryLock) -> MetadataProposer:
+        machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         group = self._replicas.open_metadata(lock.members, machine, lock.instance)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._clocks.compare_with(group.members.voters)

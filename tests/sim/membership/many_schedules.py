@@ -1,6 +1,6 @@
 """Schedules of nine nodes in three threes that share no partition; 1, 2 and 3 vote on the metadata.
 
-`weak_many.py` names the weakness that each of them catches.
+`many_weaknesses.py` names the weakness that each of them catches.
 """
 
 from __future__ import annotations
