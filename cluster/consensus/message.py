@@ -220,9 +220,10 @@ class LeadersSince:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanges:
-    """Changes of leaders as parallel tuples, oldest first. number: of the last one."""
+    """All changes of leaders after `since` up to `number`, as parallel tuples, oldest first."""
 
     process: int
+    since: int
     number: int
     groups: tuple[int, ...]
     terms: tuple[int, ...]

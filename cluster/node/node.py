@@ -533,8 +533,7 @@ class Node:
         self._driver.set_link(peer, up)
         if not up:
             self._requests.lost(peer)
-        else:
-            self._clocks.linked(peer)
+        self._clocks.linked(peer, up)
         self._news.linked(peer, up)
         self._leaders.notify()
 

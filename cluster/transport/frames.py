@@ -228,8 +228,9 @@ def _news_head(message: NewsMessage) -> pb.Message:
         case LeadersSince(process, number):
             kind = pb.MESSAGE_TYPE_LEADERS_SINCE
             return pb.Message(type=kind, process=process, index=number)
-        case LeaderChanges(process, number, groups, terms, leaders):
-            head = pb.Message(type=pb.MESSAGE_TYPE_LEADER_CHANGES, process=process, index=number)
+        case LeaderChanges(process, since, number, groups, terms, leaders):
+            kind = pb.MESSAGE_TYPE_LEADER_CHANGES
+            head = pb.Message(type=kind, process=process, since=since, index=number)
             head.groups.extend(groups)
             head.terms.extend(terms)
             head.nodes.extend(leaders)
@@ -282,7 +283,7 @@ def _decode_of_node(raw: pb.Message) -> Message:
             columns = (tuple(raw.groups), tuple(raw.terms), tuple(raw.nodes))
             if len({len(column) for column in columns}) != 1:
                 raise FrameError("leader changes: their columns differ in length")
-            return LeaderChanges(raw.process, raw.index, *columns)
+            return LeaderChanges(raw.process, raw.since, raw.index, *columns)
     raise FrameError(f"message of unknown type {raw.type}")
 
 

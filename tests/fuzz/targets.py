@@ -107,7 +107,7 @@ def frame_seeds() -> list[bytes]:
         LeaderNotice(3, 7, 2),
         ClockReply(5, 1_700_000_000_000, True, wrong=(4,)),
         LeadersSince(99, 3),
-        LeaderChanges(99, 5, (3, 4), (7, 1), (2, 1)),
+        LeaderChanges(99, 3, 5, (3, 4), (7, 1), (2, 1)),
     ]
     hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)
     frames = [b"".join(encode_frame(some)) for some in (messages, messages[:1])]

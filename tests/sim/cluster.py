@@ -6,7 +6,7 @@ Maintenance.look --> transfer --> install, flush, reopen --> done
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -117,6 +117,16 @@ class Cluster:
             if (group := node.driver.groups.get(gid)) is not None and group.is_ready
         ]
         return self.nodes[max(leading)[1]] if leading else None
+
+    def know_all_leaders(self, nodes: Iterable[int], groups: Iterable[int]) -> bool:
+        """Tells whether these nodes, where they live, know who leads each of the groups."""
+        live = [self.nodes[number] for number in nodes if self.nodes[number].alive]
+        for gid in groups:
+            leader = self.leader(gid)
+            known = {node.running.known_leaders.leader_of(gid)[0] for node in live}
+            if leader is None or known - {leader.id}:
+                return False
+        return True
 
     # -- clients ------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ import tests.sim.membership.founding_schedules
 import tests.sim.membership.learner_schedules
 import tests.sim.membership.loss_schedules
 import tests.sim.membership.many_schedules
+import tests.sim.membership.mixed_schedules
 import tests.sim.membership.node_schedules
 import tests.sim.membership.put_back_schedules
 import tests.sim.membership.repair_schedules

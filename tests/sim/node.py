@@ -30,7 +30,6 @@ from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.snapshots import Checked
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
-from cluster.features import METADATA_LEARNERS
 from cluster.kafka.append import append as append_kafka
 from cluster.kafka.append import meta_of
 from cluster.kafka.records import read_batch
@@ -66,6 +65,7 @@ from tests.sim.joining import Joining
 from tests.sim.kafka.client import SECRET, KafkaRequest
 from tests.sim.levelling import Levelling
 from tests.sim.machines import Load, Volume, opens, varied
+from tests.sim.news import OlderNews, clocks_of, news_of
 from tests.sim.registering import Registering
 from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import (
@@ -157,11 +157,6 @@ def _replica_settings(node: Node) -> ReplicaSettings:
     )
 
 
-def _clocks(node: Node) -> ClockAgreement:
-    peers, bound_ms = set(node.cluster.node_ids) - {node.id}, node.settings.clock_bound_ms
-    return ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
-
-
 class Process:
     """A node's memory: it begins with a start and ends with a crash."""
 
@@ -179,7 +174,7 @@ class Process:
         self.linked_since = self.peers.linked_since
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
-        self.news: LeaderNews | None = None
+        self.news: LeaderNews | OlderNews | None = None
         self.looks_at_all = True  # after the next round
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
@@ -192,7 +187,7 @@ class Process:
         )
         self.known_leaders = Leaders(self.driver.groups)
         facts = self.state if settings.leased else Facts(node, self.state)
-        self.clocks = _clocks(node)
+        self.clocks = clocks_of(node)
         self.replicas = Replicas(
             _replica_settings(node),
             ReplicaContext(
@@ -228,21 +223,8 @@ class Process:
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self.contacts: Contacts | None = None
         if settings.news:
-            self.news = self._open_news(node)
+            self.news = news_of(node, self)
         self._open_metadata(node)
-
-    def _open_news(self, node: Node) -> LeaderNews:
-        return LeaderNews(
-            node.id,
-            node.incarnation,
-            self.known_leaders,
-            self.driver.groups,
-            self.linked_since.keys(),
-            lambda: self.state.features.is_on(METADATA_LEARNERS),
-            node.send,
-            lambda gid: None,
-            node.later,
-        )
 
     def _on_role(self, gid: int) -> None:
         self._leader_changed()
@@ -436,8 +418,7 @@ class Node:
 
     def linked(self, peer: int, up: bool) -> None:
         """Takes the state of a link."""
-        if up:
-            self.running.clocks.linked(peer)
+        self.running.clocks.linked(peer, up)
         self.running.driver.set_link(peer, up)
         if self.running.news is not None:
             self.running.news.linked(peer, up)

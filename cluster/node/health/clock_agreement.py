@@ -80,11 +80,13 @@ class ClockAgreement:
     def compare_with(self, peers: Collection[int], others: Collection[int] = ()) -> None:
         """Count these peers from now on, and ask the others, too.
 
-        Samples taken before also count. Peers that were not asked yet count from the next call on:
-        until they answer, the node would take its own clock for wrong.
+        Samples taken before also count. Peers that were not asked yet count from the next call on,
+        if the node agrees with those before: it would take its own clock for wrong until they
+        answer.
         """
         wanted = frozenset(peers)
-        counted = wanted if wanted <= self._asked or not self._peers else self._peers
+        may_wait = self._peers and self.agreed
+        counted = self._peers if may_wait and not wanted <= self._asked else wanted
         asked = wanted.union(counted, others)
         for gone in self._asked - asked:
             self._samples.pop(gone, None)
@@ -150,9 +152,11 @@ class ClockAgreement:
         for peer in sorted(self._asked):
             self._probe(peer)
 
-    def linked(self, peer: int) -> None:
-        """Ask at once: the link to the peer is up."""
-        if peer in self._asked:
+    def linked(self, peer: int, up: bool) -> None:
+        """Ask at once over a link that is up. A voter that is gone tells nothing of others."""
+        if not up:
+            self._told.pop(peer, None)
+        elif peer in self._asked:
             self._probe(peer)
 
     def _probe(self, peer: int) -> None:

@@ -147,7 +147,10 @@ class LeaderNews:
             for row in rows:
                 self._take(LeaderNotice(*row))
             process, number = self._known.get(sender, (0, 0))
-            if process != message.process or number < message.number:
+            if process != message.process:
+                number = 0
+            # Else changes before these were lost, and the next question asks for them.
+            if message.since <= number < message.number:
                 self._known[sender] = (message.process, message.number)
 
     def _take(self, notice: LeaderNotice) -> None:
@@ -184,6 +187,6 @@ class LeaderNews:
         groups = tuple(changed[: -MAX_ROWS - 1 : -1])  # oldest first
         terms, leaders = zip(*map(self._leaders.announcement, groups), strict=True)
         number = self._askers[peer] = self._changes[groups[-1]]
-        self._send(peer, [LeaderChanges(self._process, number, groups, terms, leaders)])
+        self._send(peer, [LeaderChanges(self._process, since, number, groups, terms, leaders)])
         if number < self._number:
             self._plan()

@@ -14,7 +14,7 @@ from cluster.consensus.configuration import (
     ConfigurationChange,
 )
 from cluster.consensus.group import Group
-from cluster.consensus.message import Append
+from cluster.consensus.message import Append, LeaderChanges
 from cluster.metadata.tables import METADATA_GROUP
 from tests.sim.checker import Violation
 from tests.sim.many_nodes import ManyNodes, in_ranges
@@ -59,13 +59,8 @@ class Threes(ManyNodes):
 
     def do_all_know(self) -> bool:
         """Tells whether each node knows each leader."""
-        for gid in [METADATA_GROUP, *self.groups()]:
-            leader = self.cluster.leader(gid)
-            for node in self.cluster.live():
-                known = node.running.known_leaders.leader_of(gid)[0]
-                if leader is None or known != leader.id:
-                    return False
-        return True
+        groups = (METADATA_GROUP, *self.groups())
+        return self.cluster.know_all_leaders(self.cluster.node_ids, groups)
 
     def all_know(self) -> None:
         self.until(self.do_all_know, "each node knows each leader", SOON)
@@ -164,6 +159,29 @@ def a_leader_that_knows_the_old_voters_tells_the_new_ones_later() -> None:
     leader = threes.cluster.leader(gid)
     if leader is None or leader.id != 7:
         raise Violation("7 does not lead any more: it did not trust its clock")
+
+
+@schedule
+def changes_that_were_lost_are_asked_for() -> None:
+    """9 is told of one leader in vain, and then of another one: it misses none."""
+    threes = Threes()
+    first, second = (gid for gid in threes.groups() if gid in threes.node(4).partitions)
+    for gid in (first, second):
+        threes.hand_over(gid, 4)
+    threes.all_know()
+    lost: set[int] = set()
+
+    def tap(sender: int, receiver: int, message: Any) -> bool:
+        is_news = isinstance(message, LeaderChanges) and receiver == 9
+        is_lost = is_news and first in message.groups and second not in message.groups
+        lost.update([sender] if is_lost else [])
+        return is_lost
+
+    threes.cluster.network.tap = tap
+    threes.hand_over(first, 5)
+    threes.until(lambda: lost == {*threes.voters}, "each voter tells of it in vain", SOON)
+    threes.hand_over(second, 5)
+    threes.all_know()
 
 
 @schedule

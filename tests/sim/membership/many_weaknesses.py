@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.consensus.message import LeadersSince, NewsMessage
+from cluster.consensus.message import LeaderChanges, LeadersSince, NewsMessage
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.leadership.news import LeaderNews
 from cluster.node.maintenance.duties import Maintenance
@@ -18,10 +19,12 @@ CAUGHT_BY = {
     "voters-pass-nothing-on": "each_node_knows_each_leader",
     "nobody-asks": "each_node_knows_each_leader",
     "numbers-outlive-a-process": "voters_begin_their_numbers_anew",
+    "gaps-are-not-noticed": "changes_that_were_lost_are_asked_for",
     "new-voters-are-not-told": _LATE,
     "wrong-clocks-are-not-passed-on": "each_node_knows_a_wrong_clock",
     "wrong-clocks-stay": "each_node_knows_a_wrong_clock",
     "clocks-count-before-they-are-asked": _LATE,
+    "new-messages-before-the-upgrade": "two_releases_know_each_leader",
     "followers-are-not-asked": "a_leader_knows_whether_its_followers_keep_up",
 }
 
@@ -59,6 +62,26 @@ def numbers_outlive_a_process() -> Any:
         receive(self, sender, message)
 
     return [(LeaderNews, "receive", believing)]
+
+
+@mutation("the number of a voter's newest change counts, though changes before it were lost")
+def gaps_are_not_noticed() -> Any:
+    receive = LeaderNews.receive
+
+    def believing(self: LeaderNews, sender: int, message: NewsMessage) -> None:
+        receive(self, sender, message)
+        if isinstance(message, LeaderChanges):
+            self._known[sender] = (message.process, message.number)
+
+    return [(LeaderNews, "receive", believing)]
+
+
+@mutation("nodes ask for leaders where a learner is only being filled, before the upgrade")
+def new_messages_before_the_upgrade() -> Any:
+    def learn(self: LeaderNews) -> bool:
+        return bool(self._groups[METADATA_GROUP].members.configuration.learners)
+
+    return [(LeaderNews, "_nodes_learn", learn)]
 
 
 @mutation("a leader tells a new voter nothing of what it leads already")

@@ -7,7 +7,7 @@ Elections happen by themselves and clients write all the time; only the nodes' f
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from cluster.consensus.group import Group
@@ -37,14 +37,15 @@ class Nodes:
         racks: str = "",
         voters: int = 9,
         release: Release = THIS_RELEASE,
+        older: Collection[int] = (),
     ) -> None:
         """racks: the racks of the five nodes, one letter each. voters: of the metadata, at most.
 
-        release: which the upgrade is finalized for.
+        release: which the upgrade is finalized for. older: nodes that run it; others run this one.
         """
         settings = Settings(
             nodes=5, founding=founding, metadata=True, smallest_majority=smallest_majority,
-            groups=1, repair_after=1.0, registers=True, voters=voters,
+            groups=1, repair_after=1.0, registers=True, voters=voters, news=True,
         )  # fmt: skip
         cluster = self.cluster = Cluster(settings, 1)
         cluster.racks = dict(zip(cluster.node_ids, racks, strict=False))
@@ -56,7 +57,7 @@ class Nodes:
             create_topic(f"t{GID}", [cluster.founding], settings),
         ]
         for node in cluster.nodes.values():
-            node.release = THIS_RELEASE
+            node.release = release if node.id in older else THIS_RELEASE
             cluster.upgraded.add(node.id)
         cluster.start()
         clients.start()

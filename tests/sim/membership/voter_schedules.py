@@ -25,9 +25,13 @@ class Voting(Nodes):
     """
 
     def __init__(
-        self, racks: str = "", joining: tuple[int, ...] = (4, 5), release: Release = THIS_RELEASE
+        self,
+        racks: str = "",
+        joining: tuple[int, ...] = (4, 5),
+        release: Release = THIS_RELEASE,
+        older: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(racks=racks, voters=3, release=release)
+        super().__init__(racks=racks, voters=3, release=release, older=older)
         for number in joining:
             assert not self.change(number, mpb.NODE_ACTION_ADD)
             self.until(lambda number=number: number in self.view.own.replicas, f"{number} joins")  # type: ignore[misc]

@@ -225,7 +225,7 @@ def test_a_node_is_not_asked_for_its_own_question() -> None:
     world = World(3)
     world.clocks[1].compare_with({2})
     world.clocks[1].receive(3, ClockProbe(1))
-    world.clocks[1].linked(3)
+    world.clocks[1].linked(3, up=True)
     assert [(peer, type(message)) for _, peer, message in world.sent] == [(3, ClockReply)]
 
 
@@ -245,3 +245,28 @@ def test_new_voters_count_once_they_were_asked() -> None:
     clocks.compare_with({1, 2, 3})
     clocks.compare_with({1, 2, 3})
     assert not clocks.agreed, "they were asked, and did not answer"
+
+
+def test_a_node_that_does_not_agree_counts_new_voters_at_once() -> None:
+    """It has nothing to lose: two nodes that it was told of at its start decide nothing."""
+    world = World(7)
+    clocks = world.clocks[7]
+    clocks.compare_with({1})
+    clocks.compare_with({1, 2, 3, 4})
+    world.cut = {2, 3, 4, 5, 6}
+    world.look(7, 1)
+    assert not clocks.agreed
+
+
+def test_a_voter_that_is_gone_tells_nothing_of_others() -> None:
+    world = World(4)
+    clocks = world.clocks[4]
+    clocks.compare_with({1, 2})
+    world.look(4)
+    now_us = int((world.now + 77 * 4) * 1_000_000)
+    for voter in (1, 2):
+        clocks.receive(voter, ClockReply(now_us, int(world.now * 1000), False, wrong=(3,)))
+    clocks.linked(1, up=False)
+    assert clocks.wrong == {3}
+    clocks.linked(2, up=False)
+    assert not clocks.wrong

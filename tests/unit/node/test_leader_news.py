@@ -46,6 +46,9 @@ class Rig:
         planned, self.planned = self.planned, []
         return self._answers(lambda: [call() for call in planned])
 
+    def known(self, voter: int) -> tuple[int, int]:
+        return self.news._known.get(voter, (0, 0))
+
     def _answers(self, act: Callable[[], Any]) -> list[LeaderChanges]:
         self.sent.clear()
         act()
@@ -56,11 +59,11 @@ class Rig:
 def test_a_question_is_answered_with_what_came_after_the_number() -> None:
     rig = Rig()
     rig.tell(16, 17, 18)
-    assert rig.ask() == [LeaderChanges(PROCESS, 3, (16, 17, 18), (1, 1, 1), (2, 2, 2))]
+    assert rig.ask() == [LeaderChanges(PROCESS, 0, 3, (16, 17, 18), (1, 1, 1), (2, 2, 2))]
     assert rig.ask(3) == []
     rig.tell(17, term=5)
-    assert rig.ask(3) == [LeaderChanges(PROCESS, 4, (17,), (5,), (2,))]
-    assert rig.ask(1) == [LeaderChanges(PROCESS, 4, (18, 17), (1, 5), (2, 2))]
+    assert rig.ask(3) == [LeaderChanges(PROCESS, 3, 4, (17,), (5,), (2,))]
+    assert rig.ask(1) == [LeaderChanges(PROCESS, 1, 4, (18, 17), (1, 5), (2, 2))]
 
 
 def test_a_number_of_another_process_counts_as_none() -> None:
@@ -105,10 +108,26 @@ def test_what_is_known_is_not_news() -> None:
 
 def test_news_of_others_are_passed_on() -> None:
     rig = Rig()
-    rig.news.receive(3, LeaderChanges(5, 40, (16, 17), (2, 1), (4, 5)))
+    rig.news.receive(3, LeaderChanges(5, 0, 40, (16, 17), (2, 1), (4, 5)))
     assert rig.heard == [16, 17]
     assert rig.leaders.leader_of(16) == (4, 2)
-    assert rig.ask() == [LeaderChanges(PROCESS, 2, (16, 17), (2, 1), (4, 5))]
+    assert rig.ask() == [LeaderChanges(PROCESS, 0, 2, (16, 17), (2, 1), (4, 5))]
+
+
+def test_after_a_lost_message_a_voter_is_asked_again_for_what_it_had() -> None:
+    """3 votes. Its first three changes are lost on a link that is down in that direction only."""
+    rig = Rig()
+    assert rig.known(3) == (0, 0)
+    rig.news.receive(3, LeaderChanges(5, 3, 4, (19,), (1,), (4,)))
+    assert rig.heard == [19], "it is news all the same"
+    assert rig.known(3) == (0, 0)
+    rig.news.receive(3, LeaderChanges(5, 0, 4, (16, 17, 18, 19), (1,) * 4, (4,) * 4))
+    assert rig.heard == [19, 16, 17, 18]
+    assert rig.known(3) == (5, 4)
+    rig.news.receive(3, LeaderChanges(6, 4, 9, (16,), (2,), (4,)))
+    assert rig.known(3) == (5, 4), "of another process the first ones are missing"
+    rig.news.receive(3, LeaderChanges(6, 0, 9, (16,), (2,), (4,)))
+    assert rig.known(3) == (6, 9)
 
 
 def test_many_changes_take_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:

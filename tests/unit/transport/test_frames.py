@@ -68,7 +68,7 @@ def beats(draw: st.DrawFn) -> Heartbeat:
 def changes(draw: st.DrawFn) -> LeaderChanges:
     rows = draw(st.lists(st.tuples(u64, u64, node_ids), max_size=5))
     columns = (tuple(row[column] for row in rows) for column in range(3))
-    return LeaderChanges(draw(u64), draw(u64), *columns)
+    return LeaderChanges(draw(u64), draw(u64), draw(u64), *columns)
 
 
 messages: st.SearchStrategy[Message] = st.one_of(
