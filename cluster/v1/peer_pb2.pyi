@@ -157,7 +157,7 @@ class Entry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick", "commit_term", "version", "from_instance", "to_instance", "nodes", "process")
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick", "commit_term", "version", "from_instance", "to_instance", "nodes", "process", "since")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class Message(_message.Message):
     TO_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     group: int
     type: MessageType
     term: int
@@ -206,7 +207,8 @@ class Message(_message.Message):
     to_instance: int
     nodes: _containers.RepeatedScalarFieldContainer[int]
     process: int
-    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ..., nodes: _Optional[_Iterable[int]] = ..., process: _Optional[int] = ...) -> None: ...
+    since: int
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ..., nodes: _Optional[_Iterable[int]] = ..., process: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas", "locate_offsets")
