@@ -36,7 +36,6 @@ from cluster.kafka.records import read_batch
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.cleaning.cleaner import CleanerSettings
-from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.leadership.news import LeaderNews
