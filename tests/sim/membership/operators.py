@@ -271,6 +271,7 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
         founding=rng.choice((2, 3, 3)),
         repair_after=2.0,
         registers=True,
+        news=True,
         metadata_entries=rng.choice((METADATA_ENTRIES, 1000)),
     )
     cluster = Cluster(settings, seed, verbose=verbose)
