@@ -281,3 +281,28 @@ def test_all_nodes_vote_on_the_metadata_until_none_is_older(
             lambda: sum(one.metadata_learner for one in admin.list_nodes()) == 1, "one learns"
         )
     commands(cluster, 6, "after")
+    each_node_knows_a_new_leader(cluster, "step-mixed")
+
+
+def each_node_knows_a_new_leader(cluster: LocalCluster, topic: str) -> None:
+    """Also the nodes without a replica, of which one may learn: the voters tell it."""
+
+    def leader(node: int) -> tuple[int, int]:
+        with Admin(bootstrap_servers=cluster.addresses[node]) as admin:
+            part = admin.describe_topic(topic).partitions[0]
+            return part.term, part.leader_id
+
+    before, _ = leader(1)
+
+    def has_moved() -> bool:
+        with Admin(bootstrap_servers=cluster.addresses[1]) as admin:
+            admin.transfer_leadership(topic, 0)
+        return leader(1)[0] > before
+
+    eventually(has_moved, "it is handed over")
+
+    def all_know() -> bool:
+        known = {leader(node) for node in cluster.nodes}
+        return len(known) == 1 and min(known)[1] > 0
+
+    eventually(all_know, "each node knows the leader of the newest term")
