@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import cast
 
 import click
@@ -10,17 +11,26 @@ import click
 from oncelog.cli.options import common
 from oncelog.cli.output import print_json
 from oncelog.config import AdminConfig
-from oncelog.errors import MissingExtraError
+from oncelog.errors import ConfigError, MissingExtraError
 
 _FILE = click.Path(exists=True, dir_okay=False)
-PACKAGES = ("starlette", "uvicorn", "jinja2")
+PACKAGES = ("starlette", "uvicorn", "jinja2", "jwt", "cryptography")
 
 
 @click.command()
 @click.option("--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT",
               help="Address of the pages; port 0 takes a free one.")  # fmt: skip
-@click.option("--login", type=click.Choice(["own", "token"]), default="own", show_default=True,
-              help="own: the printed link acts as you. token: people paste theirs.")  # fmt: skip
+@click.option("--login", type=click.Choice(["own", "token", "oidc"]), default="own",
+              show_default=True, help="own: the printed link acts as you. token: people paste "
+              "theirs. oidc: people log in at a provider.")  # fmt: skip
+@click.option("--oidc-issuer", metavar="URL", help="Provider where people log in.")
+@click.option("--oidc-client-id", metavar="NAME", help="The console's name at the provider.")
+@click.option("--oidc-client-secret-file", type=_FILE, help="Its secret, if it has one.")
+@click.option("--oidc-scopes", default="openid", show_default=True, metavar="'NAME ...'",
+              help="Scopes to ask for, such as offline_access for refresh tokens.")  # fmt: skip
+@click.option("--oidc-resource", metavar="URI",
+              help="Resource of the access token, if the provider wants one.")  # fmt: skip
+@click.option("--oidc-ca-file", type=_FILE, help="CAs of the provider instead of the system's.")
 @click.option("--https-cert-file", type=_FILE, help="Certificate of the pages.")
 @click.option("--https-key-file", type=_FILE, help="Its key.")
 @click.option("--allow-changes", is_flag=True, help="Offer changes, each with its effects first.")
@@ -42,6 +52,12 @@ def console(
     as_json: bool,
     listen: str,
     login: str,
+    oidc_issuer: str | None,
+    oidc_client_id: str | None,
+    oidc_client_secret_file: str | None,
+    oidc_scopes: str,
+    oidc_resource: str | None,
+    oidc_ca_file: str | None,
     https_cert_file: str | None,
     https_key_file: str | None,
     allow_changes: bool,
@@ -56,15 +72,21 @@ def console(
     missing = next((name for name in PACKAGES if find_spec(name) is None), None)
     if missing is not None:
         raise MissingExtraError("oncelog console", missing, "console")
-    from oncelog.console.listening import ConsoleConfig, Login, parse_listen
+    from oncelog.console.listening import ConsoleConfig, Login, OidcConfig, parse_listen
     from oncelog.console.masks import parse_mask
     from oncelog.console.server import serve
 
     host, port = parse_listen(listen)
     clients = AdminConfig(bootstrap_servers=bootstrap)
+    oidc = None
+    if login == "oidc" or oidc_issuer or oidc_client_id or oidc_resource:
+        oidc = OidcConfig(
+            oidc_issuer or "", oidc_client_id or "", _secret(oidc_client_secret_file), oidc_scopes,
+            oidc_resource, oidc_ca_file,
+        )  # fmt: skip
     config = ConsoleConfig(
         host, port, clients, cast(Login, login), https_cert_file, https_key_file, allow_changes,
-        insecure, tuple(map(parse_mask, masks)),
+        insecure, tuple(map(parse_mask, masks)), oidc,
     )  # fmt: skip
 
     def ready(link: str) -> None:
@@ -74,3 +96,17 @@ def console(
             click.echo(f"console: {link}")
 
     serve(config, ready)
+
+
+def _secret(path: str | None) -> str | None:
+    """Return the secret in a file. Raises ConfigError."""
+    if path is None:
+        return None
+    setting = "oidc_client_secret_file"
+    try:
+        secret = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{setting}: {path}: {error}", setting) from None
+    if not secret:
+        raise ConfigError(f"{setting}: {path} is empty; write the provider's secret to it", setting)
+    return secret

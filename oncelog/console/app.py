@@ -12,8 +12,8 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -30,6 +30,7 @@ from oncelog.console import changes, cluster_tasks, life, pages, security, topic
 from oncelog.console.errors import status_of
 from oncelog.console.listening import ConsoleConfig
 from oncelog.console.masks import Masks
+from oncelog.console.oidc import ATTEMPT_S, LoginAttempts, LoginError
 from oncelog.console.parts import Notes, Page
 from oncelog.console.records import RecordReader
 from oncelog.console.sessions import BrowserSession, Sessions
@@ -37,12 +38,16 @@ from oncelog.errors import NotAuthorizedError, OncelogError, UnauthenticatedErro
 from oncelog.version import __version__
 from oncelog.views.words import when
 
+if TYPE_CHECKING:
+    from oncelog.console.provider import IdentityProvider
+
 HERE = Path(__file__).parent
 PAGE_S = 30.0  # for a whole page, with all of its calls
 SWEEP_S = 60.0  # between two looks for sessions that were idle too long
 MAX_FORM_BYTES = 64 * 1024
 MAX_FIELDS = 20
 FORM_S = 10.0  # for a form to come
+CALLBACK = "/oidc/callback"
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -71,11 +76,14 @@ class Console:
     """Routes of one console, with its sessions."""
 
     def __init__(self, config: ConsoleConfig) -> None:
-        self.sessions = Sessions(config)
+        self._provider = _provider_of(config)
+        self._attempts = LoginAttempts()
+        self.sessions = Sessions(config, self._provider)
         self._config = config
         self._reader = RecordReader(Masks(config.masks))
         # Cookies of one host are shared by all its ports; browsers tie __Host- to TLS.
         self._cookie = "__Host-oncelog" if config.secured else f"oncelog_{secrets.token_hex(4)}"
+        self._attempt_cookie = f"{self._cookie}_login"
         self._static = {name: (HERE / "static" / name).read_bytes() for name in STATIC}
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
@@ -109,6 +117,8 @@ class Console:
             Route("/leave", self._leave, methods=["POST"]),
             Route("/static/{name}", self._file),
         ]
+        if self._provider is not None:
+            routes += [Route("/oidc/login", self._begin), Route(CALLBACK, self._finish)]
         handlers: Any = {HTTPException: self._http_error}
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
         return RequestGuard(app, self._config)
@@ -140,14 +150,17 @@ class Console:
         """Return the handler of a page that needs a session. make: a page, or where to go."""
 
         async def handle(request: Request) -> Response:
-            session = self._session(request)
+            try:
+                session = await self.sessions.use(self._cookie_of(request))
+            except LoginError as error:
+                return self._entrance(error.text, error.status, _address(request))
             if session is None:
-                return RedirectResponse("/enter", 303)
+                return RedirectResponse(self._entrance_of(request), 303)
             try:
                 async with asyncio.timeout(PAGE_S):
                     page = await make(session, request)
             except OncelogError as error:
-                return self._failed(error, session)
+                return await self._failed(error, session, request)
             except TimeoutError:
                 text = f"The cluster did not answer within {PAGE_S:.0f} s."
                 if request.method == "POST":
@@ -224,6 +237,8 @@ class Console:
                 )
             elif self._config.login == "token":
                 return self._entrance()
+            elif self._config.login == "oidc":
+                return self._entrance(path=request.query_params.get("to", "/"))
             else:
                 cookie = await self.sessions.enter_by_key(request.query_params.get("key", ""))
         except UnauthenticatedError:
@@ -233,44 +248,122 @@ class Console:
         if cookie is None:
             return self._entrance(status=403)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(
-            self._cookie, cookie, path="/", httponly=True, samesite="strict",
-            secure=self._config.secured,
-        )  # fmt: skip
+        self._set_cookie(answer, self._cookie, cookie)
         return answer
 
-    def _entrance(self, problem: str = "", status: int = 200) -> Response:
+    def _entrance(self, problem: str = "", status: int = 200, path: str = "/") -> Response:
+        issuer = "" if self._config.oidc is None else self._config.oidc.issuer
         return self._html(
             "enter.html", status, title="Log in", login=self._config.login, problem=problem,
+            issuer=issuer, login_path=f"/oidc/login?{urlencode({'to': path})}",
             session=None, area="", command="oncelog console", refreshes=False, said="",
         )  # fmt: skip
 
-    async def _leave(self, request: Request) -> Response:
-        _refuse_strangers(request)
-        await self.sessions.leave(request.cookies.get(self._cookie, ""))
-        answer = RedirectResponse("/enter", 303)
-        answer.delete_cookie(self._cookie, path="/")
+    def _entrance_of(self, request: Request) -> str:
+        """Return where a person without a session logs in, to come back to this page."""
+        if self._provider is None or request.method != "GET":
+            return "/enter"
+        return f"/enter?{urlencode({'to': _address(request)})}"
+
+    async def _begin(self, request: Request) -> Response:
+        """Send a person to the provider. A link leads here: the policy binds forms to this host."""
+        assert self._provider is not None
+        attempt = self._attempts.begin(request.query_params.get("to", "/"))
+        try:
+            url = await self._provider.login_url(attempt, _origin(request) + CALLBACK)
+        except LoginError as error:
+            return self._entrance(error.text, error.status, attempt.path)
+        answer = RedirectResponse(url, 303)
+        self._set_cookie(answer, self._attempt_cookie, attempt.cookie, "lax", ATTEMPT_S)
         return answer
 
+    async def _finish(self, request: Request) -> Response:
+        """Take the provider's answer.
+
+        It answers with a page that goes on by itself: browsers send a strict cookie neither with
+        this request nor along its redirects, since another site began it.
+        """
+        assert self._provider is not None
+        query = request.query_params
+        try:
+            attempt = self._attempts.resume(
+                request.cookies.get(self._attempt_cookie, ""), query.get("state", "")
+            )
+            tokens = await self._provider.exchange(query, attempt, _origin(request) + CALLBACK)
+            cookie = await self.sessions.enter_by_grant(tokens)
+        except LoginError as error:
+            answer = self._entrance(error.text, error.status)
+        except OncelogError as error:
+            answer = self._entrance(error.message, status_of(error))
+        else:
+            answer = self._going_on("You are logged in", attempt.path, "Go on to the console")
+            self._set_cookie(answer, self._cookie, cookie)
+        self._drop_cookie(answer, self._attempt_cookie)
+        return answer
+
+    async def _leave(self, request: Request) -> Response:
+        _refuse_strangers(request)
+        session, url = self._session(request), ""
+        if session is not None and session.tokens is not None and self._provider is not None:
+            url = self._provider.logout_url(session.tokens, _origin(request) + "/enter")
+        await self.sessions.leave(self._cookie_of(request))
+        answer = RedirectResponse("/enter", 303) if not url else self._going_on(
+            "You are logged out of the console", url, "Log out at the provider as well"
+        )  # fmt: skip
+        self._drop_cookie(answer, self._cookie)
+        return answer
+
+    def _going_on(self, title: str, target: str, text: str) -> Response:
+        """Return a page that leads to another one, also of another site."""
+        return self._html(
+            "onward.html", 200, title=title, target=target, text=text, session=None, area="",
+            command="oncelog console", refreshes=False, said="",
+        )  # fmt: skip
+
     def _session(self, request: Request) -> BrowserSession | None:
-        return self.sessions.find(request.cookies.get(self._cookie, ""))
+        return self.sessions.find(self._cookie_of(request))
+
+    def _cookie_of(self, request: Request) -> str:
+        return request.cookies.get(self._cookie, "")
+
+    def _set_cookie(
+        self,
+        answer: Response,
+        name: str,
+        value: str,
+        same_site: Literal["lax", "strict"] = "strict",
+        max_age: int | None = None,
+    ) -> None:
+        answer.set_cookie(
+            name, value, max_age, path="/", httponly=True, samesite=same_site,
+            secure=self._config.secured,
+        )  # fmt: skip
+
+    def _drop_cookie(self, answer: Response, name: str) -> None:
+        """Browsers ignore an insecure answer about a cookie that is bound to the host."""
+        answer.delete_cookie(name, path="/", httponly=True, secure=self._config.secured)
 
     # --- answers ---------------------------------------------------------------------
 
     def _render(self, page: Page, session: BrowserSession, request: Request) -> Response:
         live = page.refreshes and "live" in request.query_params
-        where = request.scope["raw_path"].decode("latin-1")
-        url = URL(f"{where}?{request.url.query}")
+        where, url = request.scope["raw_path"].decode("latin-1"), URL(_address(request))
         return self._html(
             page.template, page.status, title=page.title, parts=page.parts, area=page.area,
             command=page.command, refreshes=page.refreshes, session=session, live=live,
             changes=page.changes, said="" if live else session.take_said(where),
-            again=str(url.remove_query_params("live")),
+            again=str(url),
             renewing=str(url.include_query_params(live=1)), **page.extra,
         )  # fmt: skip
 
-    def _failed(self, error: OncelogError, session: BrowserSession) -> Response:
+    async def _failed(
+        self, error: OncelogError, session: BrowserSession, request: Request
+    ) -> Response:
         text = error.message
+        if isinstance(error, UnauthenticatedError) and session.tokens is not None:
+            await self.sessions.leave(self._cookie_of(request))
+            text = f"The nodes do not accept your token any more: {text}. Log in again."
+            return self._entrance(text, 401, _address(request))
         if isinstance(error, NotAuthorizedError):
             text = (
                 f"{error.principal or 'Nobody'} may not {error.operation} {error.kind} "
@@ -332,11 +425,30 @@ class RequestGuard:
         await refused(scope, receive, with_headers)
 
 
+def _provider_of(config: ConsoleConfig) -> IdentityProvider | None:
+    """Return the provider of the settings. Only such a console imports its libraries."""
+    if config.oidc is None:
+        return None
+    from oncelog.console.provider import IdentityProvider
+
+    return IdentityProvider(config.oidc)
+
+
+def _origin(request: Request) -> str:
+    """Return the console's origin, as this browser names it."""
+    return f"{request.url.scheme}://{request.headers.get('host', '')}"
+
+
+def _address(request: Request) -> str:
+    """Return the address of a page on this host, without the mark of a renewal."""
+    where = request.scope["raw_path"].decode("latin-1")
+    return str(URL(f"{where}?{request.url.query}").remove_query_params("live"))
+
+
 def _refuse_strangers(request: Request) -> None:
     """Refuse a form that a page of another site sent. Raises HTTPException."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if site not in (None, "same-origin", "none") or (origin not in (None, own)):
+    if site not in (None, "same-origin", "none") or (origin not in (None, _origin(request))):
         raise HTTPException(403, "The form came from another site")
 
 

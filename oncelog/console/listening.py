@@ -6,16 +6,17 @@ logs people in by it. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Literal
+from urllib.parse import urlsplit
 
 from oncelog.config import AdminConfig
 from oncelog.console.masks import Mask
 from oncelog.errors import ConfigError
 from oncelog.settings import ClientSettings
 
-Login = Literal["own", "token"]
+Login = Literal["own", "token", "oidc"]
 DEFAULT_LISTEN = "127.0.0.1:8470"
 REQUEST_MS = 10_000  # longest attempt of one call to a node
 LOOPBACK = "127.0.0.1"
@@ -23,13 +24,43 @@ LOOPBACK_NAMES = frozenset({"localhost", LOOPBACK, "[::1]"})
 
 
 @dataclass(frozen=True, slots=True)
+class OidcConfig:
+    """The provider where people log in, and the console as its client. Raises ConfigError.
+
+    client_secret: None: a public client. resource: of the access token (RFC 8707), for providers
+    that make one for a named resource only. ca_file: CAs of the provider; None: the system's.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: str = "openid"
+    resource: str | None = None
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if not is_guarded_url(self.issuer):
+            raise ConfigError(
+                f"oidc_issuer: {self.issuer!r} must be an https address; http is for loopback only",
+                "oidc_issuer",
+            )
+        if not self.client_id:
+            raise ConfigError(
+                "oidc_client_id: is empty; take it from the provider", "oidc_client_id"
+            )
+        if "openid" not in self.scopes.split():
+            text = f"oidc_scopes: {self.scopes!r} lacks the scope openid; add it"
+            raise ConfigError(text, "oidc_scopes")
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleConfig:
     """Settings of a console. Raises ConfigError.
 
     login: "own", everyone with the printed link acts as the caller of the command; "token", each
-    person pastes a token, and the nodes decide by it. allows_changes: else the pages only read.
-    insecure: other addresses than loopback without TLS, for a container whose port is published on
-    loopback only.
+    person pastes a token, and the nodes decide by it; "oidc", each person logs in at a provider,
+    whose access token goes to the nodes. allows_changes: else the pages only read. insecure: other
+    addresses than loopback without TLS, for a container whose port is published on loopback only.
     """
 
     host: str
@@ -41,6 +72,7 @@ class ConsoleConfig:
     allows_changes: bool = False
     insecure: bool = False
     masks: tuple[Mask, ...] = ()
+    oidc: OidcConfig | None = None
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
@@ -48,7 +80,13 @@ class ConsoleConfig:
                 "https_cert_file and https_key_file belong together",
                 "https_cert_file", "https_key_file",
             )  # fmt: skip
-        if self.login == "token" and not self.clients.secured:
+        if (self.login == "oidc") != (self.oidc is not None):
+            raise ConfigError(
+                "login: oidc needs oidc_issuer and oidc_client_id, and other logins take no "
+                "setting of a provider",
+                "login", "oidc_issuer", "oidc_client_id",
+            )  # fmt: skip
+        if self.login != "own" and not self.clients.secured:
             raise ConfigError(
                 "login: tokens go to nodes over TLS only; add --tls or --tls-ca-file",
                 "login",
@@ -59,7 +97,7 @@ class ConsoleConfig:
         if self.login == "own":
             raise ConfigError(
                 f"listen: {self.host} is not this machine's loopback, and with --login own other "
-                f"machines would act as you; listen on 127.0.0.1, or use --login token",
+                f"machines would act as you; listen on 127.0.0.1, or use --login token or oidc",
                 "listen", "login",
             )  # fmt: skip
         if self.cert_file is None:
@@ -71,12 +109,7 @@ class ConsoleConfig:
 
     @property
     def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return is_loopback_host(self.host)
 
     @property
     def secured(self) -> bool:
@@ -120,6 +153,28 @@ class ConsoleConfig:
         }
 
 
+def is_loopback_host(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_guarded_url(url: str) -> bool:
+    """Tell whether this is an https address, or one of loopback."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    is_plain = not parts.fragment and parts.username is None and url.isascii() and url.isprintable()
+    return bool(host) and is_plain and (
+        parts.scheme == "https" or (parts.scheme == "http" and is_loopback_host(host))
+    )  # fmt: skip
+
+
 def parse_listen(given: str) -> tuple[str, int]:
     """Parse HOST:PORT; port 0 takes any free one. Raises ConfigError."""
     host, _, port = given.rpartition(":")
@@ -128,4 +183,6 @@ def parse_listen(given: str) -> tuple[str, int]:
     return host, int(port)
 
 
-__all__ = ["DEFAULT_LISTEN", "ConsoleConfig", "Login", "parse_listen"]
+__all__ = [
+    "DEFAULT_LISTEN", "ConsoleConfig", "Login", "OidcConfig", "is_guarded_url", "parse_listen",
+]  # fmt: skip

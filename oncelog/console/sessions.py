@@ -1,23 +1,26 @@
 """Sessions of browsers, and the clients that act with their identity.
 
-    a request's cookie --> Sessions.find --> BrowserSession.admin --> nodes, which decide
+    a request's cookie --> Sessions.use --> BrowserSession.admin --> nodes, which decide
 
 Sessions are in memory; a restart of the console ends them. A token stays in its session and goes
-nowhere else.
+nowhere else. A session of a provider's token lives as long as the token, or has it renewed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import math
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from oncelog.aio import Admin
 from oncelog.console.listening import ConsoleConfig
-from oncelog.errors import NotAuthorizedError
+from oncelog.console.oidc import GrantedTokens, GrantEndedError, LoginError, refusal
+from oncelog.errors import NotAuthorizedError, UnauthenticatedError
 from oncelog.settings import ClientSettings
 
 T = TypeVar("T")
@@ -25,17 +28,33 @@ T = TypeVar("T")
 MAX_SESSIONS = 200  # the one that was idle longest makes room
 IDLE_S = 8 * 3600.0
 MAX_OFFERS = 50  # confirmations, and results, that wait in one session
+EARLY_S = 30.0  # a token is renewed that long before its end, or in its last quarter
+RETRY_S = 10.0  # between two attempts to renew a token that is still valid
+RETIRED_S = 60.0  # for pages in progress that use the clients of the token before
 _BYTES = 32
 
 
+class Refresher(Protocol):
+    async def refresh(self, held: GrantedTokens) -> GrantedTokens:
+        """Return new tokens of the same person. Raises GrantEndedError, LoginError."""
+
+
 class BrowserSession:
-    """One logged-in browser. principal: as the nodes name it; empty: they identify nobody."""
+    """One logged-in browser. principal: as the nodes name it; empty: they identify nobody.
+
+    tokens: of a provider; None: the session does not end by itself. ends_at: the access token's
+    end. renew_at: from then on a request renews it.
+    """
 
     def __init__(self, admin: Admin, settings: ClientSettings, principal: str, owns: bool) -> None:
         self.admin = admin
         self.settings = settings
         self.principal = principal
         self.used_at = 0.0
+        self.tokens: GrantedTokens | None = None
+        self.ends_at = self.renew_at = math.inf
+        self.renewing = asyncio.Lock()
+        self._retired: list[tuple[float, Admin]] = []
         self._said: OrderedDict[str, str] = OrderedDict()  # address -> result of a change
         self._offers: OrderedDict[str, None] = OrderedDict()
         self._owns = owns
@@ -58,7 +77,28 @@ class BrowserSession:
         """Return the result of a change, once."""
         return self._said.pop(address, "")
 
+    def hold(self, tokens: GrantedTokens, now: float) -> None:
+        """Keep the provider's tokens, which the clients use from now on."""
+        self.tokens = tokens
+        self.ends_at = now + tokens.life_s
+        early = min(EARLY_S, tokens.life_s / 4)
+        self.renew_at = self.ends_at - early if tokens.refresh else math.inf
+
+    def is_over(self, now: float) -> bool:
+        """Tell whether the token has ended, and nothing can renew it."""
+        return now >= self.ends_at and self.renew_at == math.inf
+
+    async def replace(self, admin: Admin, settings: ClientSettings, now: float) -> None:
+        """Use other clients. Pages in progress go on with those before."""
+        self._retired.append((now, self.admin))
+        self.admin = admin
+        self.settings = settings
+        while self._retired and now - self._retired[0][0] > RETIRED_S:
+            await self._retired.pop(0)[1].close()
+
     async def close(self) -> None:
+        for _, admin in self._retired:
+            await admin.close()
         if self._owns:
             await self.admin.close()
 
@@ -72,9 +112,15 @@ def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
 class Sessions:
     """All sessions by their cookie. Must be used on one event loop."""
 
-    def __init__(self, config: ConsoleConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        config: ConsoleConfig,
+        provider: Refresher | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.key = secrets.token_urlsafe(_BYTES)  # of the printed link, with login "own"
         self._config = config
+        self._provider = provider
         self._clock = clock
         self._sessions: OrderedDict[str, BrowserSession] = OrderedDict()
         self._own: Admin | None = None
@@ -83,13 +129,43 @@ class Sessions:
         return len(self._sessions)
 
     def find(self, cookie: str) -> BrowserSession | None:
-        """Return the session of a cookie; None: there is none, or it was idle too long."""
+        """Return the session of a cookie; None: there is none, or it has ended."""
         session = self._sessions.get(cookie)
-        if session is None or self._clock() - session.used_at > IDLE_S:
+        if session is None or self._has_ended(session):
             return None
         session.used_at = self._clock()
         self._sessions.move_to_end(cookie)
         return session
+
+    async def use(self, cookie: str) -> BrowserSession | None:
+        """Return the session of a cookie with a token that is valid for a page.
+
+        Raises LoginError if the token has ended and the provider does not renew it now.
+        """
+        session = self.find(cookie)
+        if session is None or self._clock() < session.renew_at:
+            return session
+        async with session.renewing:  # a provider takes a refresh token once
+            if self._clock() >= session.renew_at and self.find(cookie) is session:
+                await self._renew(cookie, session)
+        return self.find(cookie)
+
+    async def _renew(self, cookie: str, session: BrowserSession) -> None:
+        assert self._provider is not None and session.tokens is not None
+        try:
+            tokens = await self._provider.refresh(session.tokens)
+        except GrantEndedError:
+            await self.leave(cookie)
+            return
+        except LoginError:
+            if self._clock() >= session.ends_at:
+                raise
+            session.renew_at = min(session.ends_at, self._clock() + RETRY_S)
+            return
+        if self.find(cookie) is session:  # no logout meanwhile
+            settings = self._config.settings(tokens.access)
+            await session.replace(Admin(**settings), settings, self._clock())
+            session.hold(tokens, self._clock())
 
     async def enter_by_key(self, key: str) -> str | None:
         """Open a session with the identity of the command's caller; return its cookie."""
@@ -104,6 +180,22 @@ class Sessions:
 
     async def enter_by_token(self, token: str) -> str:
         """Open a session with a token; return its cookie. Raises OncelogError."""
+        return await self._add(await self._of_token(token))
+
+    async def enter_by_grant(self, tokens: GrantedTokens) -> str:
+        """Open a session with a provider's tokens; return its cookie.
+
+        Raises LoginError, OncelogError.
+        """
+        assert self._config.oidc is not None
+        try:
+            session = await self._of_token(tokens.access)
+        except UnauthenticatedError as error:
+            raise refusal(self._config.oidc.issuer, error.message, tokens.access) from None
+        session.hold(tokens, self._clock())
+        return await self._add(session)
+
+    async def _of_token(self, token: str) -> BrowserSession:
         settings = self._config.settings(token)
         admin = Admin(**settings)
         try:
@@ -111,7 +203,7 @@ class Sessions:
         except BaseException:
             await admin.close()
             raise
-        return await self._add(BrowserSession(admin, settings, principal, True))
+        return BrowserSession(admin, settings, principal, True)
 
     async def _add(self, session: BrowserSession) -> str:
         await self.end_idle()
@@ -123,10 +215,13 @@ class Sessions:
         return cookie
 
     async def end_idle(self) -> None:
-        """End the sessions that were idle too long: their tokens leave the memory."""
-        now = self._clock()
-        for cookie in [c for c, s in self._sessions.items() if now - s.used_at > IDLE_S]:
+        """End the sessions that are over: their tokens leave the memory."""
+        for cookie in [c for c, s in self._sessions.items() if self._has_ended(s)]:
             await self.leave(cookie)
+
+    def _has_ended(self, session: BrowserSession) -> bool:
+        now = self._clock()
+        return now - session.used_at > IDLE_S or session.is_over(now)
 
     async def leave(self, cookie: str) -> None:
         session = self._sessions.pop(cookie, None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import axe_playwright_python
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.integration.ops import chromium
 
@@ -34,17 +34,29 @@ def launched() -> Iterator[Browser]:
 
 
 @contextmanager
-def watched(browser: Browser, link: str, refused: bool = False, **options: Any) -> Iterator[Page]:
+def watched(
+    browser: Browser,
+    link: str,
+    refused: bool = False,
+    besides: Collection[str] = (),
+    **options: Any,
+) -> Iterator[Page]:
     """Open a page; at its end nothing of it may have broken a rule.
 
     refused: answers with an error status are expected, which a browser reports as well.
+    besides: other hosts that may be asked; the rules are not for their pages.
     """
     origin = urlsplit(link)
     context = browser.new_context(base_url=f"{origin.scheme}://{origin.netloc}", **options)
     context.set_default_timeout(PATIENCE_MS)
     context.add_init_script(VIOLATIONS)
     page, said, hosts = context.new_page(), list[str](), set[str]()
-    page.on("console", lambda message: said.append(message.text))
+
+    def note(message: ConsoleMessage) -> None:
+        if urlsplit(message.location["url"]).netloc not in besides:
+            said.append(message.text)
+
+    page.on("console", note)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     page.goto(link)
@@ -52,7 +64,7 @@ def watched(browser: Browser, link: str, refused: bool = False, **options: Any) 
     told = [text for text in said if not (refused and "the server responded" in text)]
     context.close()  # ends a renewal that is on its way
     assert told == [], told  # pytest explains no assert of this module
-    assert hosts == {origin.netloc}, hosts
+    assert hosts.difference(besides) == {origin.netloc}, hosts
 
 
 def faults(page: Page, scheme: Any, options: str) -> list[Any]:

@@ -68,8 +68,14 @@ def as_person(cluster: LocalCluster, name: str) -> Any:
 
 
 @contextmanager
-def guarded(root: Path) -> Iterator[LocalCluster]:
-    """One node that takes tokens: the boss may do all, the reader may read one topic."""
+def guarded(
+    root: Path, reader: str = "token:reader", more: Mapping[str, str] | None = None
+) -> Iterator[LocalCluster]:
+    """One node that takes tokens: the boss may do all, the reader may read one topic.
+
+    more: settings of the node.
+    """
+    root.mkdir(exist_ok=True)
     tokens = root / "tokens"
     tokens.write_text("")
     for name, secret in SECRETS.items():
@@ -78,7 +84,7 @@ def guarded(root: Path) -> Iterator[LocalCluster]:
             file.write(f"{name} scrypt:4096:8:1:{SALT.hex()}:{digest.hex()}\n")
     settings = {
         **STEADY, "tls_ca": "", "tokens_file": str(tokens), "permissions": "true",
-        "superusers": "token:boss",
+        "superusers": "token:boss", **(more or {}),
     }  # fmt: skip
     made = LocalCluster(root, 1, settings=settings, secured=True)
     made._layout.make_certificates()
@@ -91,10 +97,12 @@ def guarded(root: Path) -> Iterator[LocalCluster]:
                 admin.create_topic(topic, partitions=1)
                 producer.send(topic, b"in " + topic.encode()).result(60)
             admin.alter_permissions(
-                [PermissionRule("token:reader", ("read", "describe"), "topic", "orders")]
+                [PermissionRule(reader, ("read", "describe"), "topic", "orders")]
             )
-        with Admin(**as_person(made, "reader")) as one:
-            eventually(lambda: one.check_permission("read", "topic", "orders"), "the rule", 60)
+            eventually(
+                lambda: admin.check_permission("read", "topic", "orders", principal=reader),
+                "the rule", 60,
+            )  # fmt: skip
         yield made
     finally:
         made.close()

@@ -75,7 +75,7 @@ def test_a_strangers_name_for_this_machine_is_refused() -> None:
 
 async def test_an_idle_session_ends_and_closes_its_client() -> None:
     now = 0.0
-    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), lambda: now)
+    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), clock=lambda: now)
     idle, used = (Admin(bootstrap_servers="127.0.0.1:1") for _ in range(2))
     cookies = [await sessions._add(BrowserSession(one, {}, "", True)) for one in (idle, used)]
     now = IDLE_S
@@ -92,7 +92,7 @@ async def test_an_idle_session_ends_and_closes_its_client() -> None:
 
 async def test_the_session_that_was_idle_longest_makes_room() -> None:
     now = 0.0
-    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), lambda: now)
+    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), clock=lambda: now)
     one = Admin(bootstrap_servers="127.0.0.1:1")
     first, second = [await sessions._add(BrowserSession(one, {}, "", False)) for _ in range(2)]
     now = 1.0

@@ -1,0 +1,275 @@
+"""Login by OpenID Connect without a provider: attempts, ID tokens, settings, renewed sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from oncelog.aio import Admin
+from oncelog.config import AdminConfig
+from oncelog.console.listening import ConsoleConfig, OidcConfig
+from oncelog.console.oidc import (
+    ATTEMPT_S,
+    GrantedTokens,
+    GrantEndedError,
+    LoginAttempts,
+    LoginError,
+    claims_of,
+    local_path,
+    refusal,
+)
+from oncelog.console.provider import id_token_claims, parsed_keys
+from oncelog.console.sessions import EARLY_S, RETRY_S, BrowserSession, Sessions
+from oncelog.errors import ClientClosedError, ConfigError
+
+ISSUER = "https://login.example"
+OIDC = OidcConfig(ISSUER, "console")
+SECURED = AdminConfig(bootstrap_servers=("127.0.0.1:1",), tls=True)
+CONFIG = ConsoleConfig("127.0.0.1", 1, SECURED, "oidc", oidc=OIDC)
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+STRANGE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def public(key: rsa.RSAPrivateKey) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    return {**found, "kid": "k1"}
+
+
+KEYS = parsed_keys({"keys": [public(KEY)]})
+
+
+def id_token(key: Any = KEY, algorithm: str = "RS256", kid: str = "k1", **claims: Any) -> str:
+    now = int(time.time())
+    said = {"iss": ISSUER, "aud": "console", "sub": "ann", "iat": now, "exp": now + 60, **claims}
+    said = {name: value for name, value in said.items() if value is not None}
+    return jwt.encode(said, key, algorithm, {"kid": kid})
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{}, {"azp": "console"}, {"aud": ["console"]}, {"aud": ["x", "console"], "azp": "console"}],
+)
+def test_an_id_token_of_the_provider_is_valid(claims: dict[str, Any]) -> None:
+    assert id_token_claims(id_token(**claims), KEYS, OIDC)["sub"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        (lambda: id_token(iss="https://evil.example"), "by the issuer https://evil"),
+        (lambda: id_token(aud="other"), "for the client other, but --oidc-client-id is console"),
+        (lambda: id_token(aud=["console", "other"]), "for the client"),
+        (lambda: id_token(azp="other"), "for the client"),
+        (lambda: id_token(exp=int(time.time()) - 3600), "Set the clocks of both machines"),
+        (lambda: id_token(iat=int(time.time()) + 3600), "Set the clocks of both machines"),
+        (lambda: id_token(exp="soon"), "not valid"),
+        (lambda: id_token(sub=None), 'missing the "sub" claim'),
+        (lambda: id_token(exp=None), 'missing the "exp" claim'),
+        (lambda: id_token(STRANGE), "Signature verification failed"),
+        (lambda: id_token(kid="k2"), "not signed with a key of the provider"),
+        (lambda: id_token(None, "none"), "not valid"),
+        (lambda: id_token("a secret of 32 letters and more..", "HS256"), "not valid"),
+        (lambda: id_token(algorithm="RS384"), "not valid"),
+        (lambda: "opaque", "not a JWT"),
+    ],
+)  # fmt: skip
+def test_another_id_token_is_refused(token: Callable[[], str], text: str) -> None:
+    with pytest.raises(LoginError, match=text.replace("(", r"\(")):
+        id_token_claims(token(), KEYS, OIDC)
+
+
+def test_secret_keys_of_a_provider_do_not_count() -> None:
+    secret = {"kty": "oct", "k": "YSBzZWNyZXQgb2YgMzIgbGV0dGVycyBhbmQgbW9yZS4u", "kid": "k2"}
+    assert list(parsed_keys({"keys": [secret, public(KEY)]})) == ["k1"]
+    wrong: dict[str, Any]
+    for wrong in ({}, {"keys": []}, {"keys": "x"}, {"keys": [1]}, {"keys": [{"kty": "odd"}]}):
+        with pytest.raises(LoginError, match="no usable keys"):
+            parsed_keys(wrong)
+
+
+def test_an_attempt_is_of_its_browser_and_ends() -> None:
+    now = 100.0
+    attempts, others = LoginAttempts(lambda: now), LoginAttempts(lambda: now)
+    one, two = attempts.begin("/topics/a.b?x=%20y&z=."), attempts.begin("/")
+    assert attempts.resume(one.cookie, one.state) == one
+    assert one.path == "/topics/a.b?x=%20y&z=."
+    told = {one.state, one.nonce, one.verifier, two.state, two.nonce, two.verifier}
+    assert len(told) == 6 and all(len(value) == 43 for value in told)
+    moved = one.cookie.partition("%2F")[0] + "%2Fother"
+    for cookie, state in (
+        (two.cookie, one.state), ("", one.state), (one.cookie, ""), (moved, one.state),
+        (one.cookie, "\u00e9"), ("1e3" + one.cookie[3:], one.state), ("", ""),
+    ):  # fmt: skip
+        with pytest.raises(LoginError, match="does not go on"):
+            attempts.resume(cookie, state)
+    with pytest.raises(LoginError, match="does not go on"):
+        others.resume(one.cookie, one.state)
+    now += ATTEMPT_S
+    assert attempts.resume(one.cookie, one.state) == one
+    now += 1
+    with pytest.raises(LoginError, match="does not go on"):
+        attempts.resume(one.cookie, one.state)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "", "x", "/a\nb", "/" * 2000],
+)
+def test_a_login_leads_to_no_other_site(given: str) -> None:
+    assert local_path(given) == "/" == LoginAttempts().begin(given).path
+    assert local_path("/topics/x?to=//y") == "/topics/x?to=//y"
+
+
+def test_a_refusal_of_the_nodes_names_what_they_compare() -> None:
+    said = refusal(ISSUER, "Invalid issuer", id_token(aud=["a", "b"])).text
+    assert "Invalid issuer. The token is for a, b, by the issuer https://login.example" in said
+    assert "jwt_audience and jwt_issuer" in said
+    assert "is not a JWT" in refusal(ISSUER, "no", "opaque").text
+    for token in ("a.b.c", "..", "a.bnVsbA.c", "a.\u00e9.c"):
+        assert claims_of(token) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"issuer": "http://login.example"}, "must be an https address"),
+        ({"issuer": "login.example"}, "must be an https address"),
+        ({"issuer": "https://ann@login.example"}, "must be an https address"),
+        ({"issuer": "https://[x"}, "must be an https address"),
+        ({"client_id": ""}, "oidc_client_id: is empty"),
+        ({"scopes": "profile"}, "lacks the scope openid"),
+    ],
+)
+def test_unusable_settings_are_refused(settings: dict[str, str], text: str) -> None:
+    OidcConfig("http://127.0.0.1:8080/realm", "console")
+    with pytest.raises(ConfigError, match=text):
+        OidcConfig(**{"issuer": ISSUER, "client_id": "console", **settings})
+
+
+def test_a_provider_belongs_to_its_login() -> None:
+    for login, oidc in (("oidc", None), ("own", OIDC), ("token", OIDC)):
+        with pytest.raises(ConfigError, match="oidc needs oidc_issuer"):
+            ConsoleConfig("127.0.0.1", 1, SECURED, login, oidc=oidc)  # type: ignore[arg-type]
+    plain = AdminConfig(bootstrap_servers=("127.0.0.1:1",))
+    with pytest.raises(ConfigError, match="over TLS only"):
+        ConsoleConfig("127.0.0.1", 1, plain, "oidc", oidc=OIDC)
+
+
+class Renewals:
+    """Answers of a provider to refresh tokens, each by hand."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.begun = asyncio.Event()
+        self.answer: asyncio.Future[GrantedTokens] = asyncio.Future()
+
+    async def refresh(self, held: GrantedTokens) -> GrantedTokens:
+        self.asked.append(held.refresh)
+        self.begun.set()
+        return await self.answer
+
+
+def tokens(number: int, refresh: bool = True, life_s: float = 300.0) -> GrantedTokens:
+    return GrantedTokens(f"a{number}", "id", f"r{number}" if refresh else "", life_s, "ann")
+
+
+class Clocked:
+    """Sessions with a clock, and one that holds the tokens a1 and r1 since 0."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.provider = Renewals()
+        self.sessions = Sessions(CONFIG, self.provider, clock=lambda: self.now)
+
+    async def enter(self, held: GrantedTokens) -> str:
+        settings = CONFIG.settings(held.access)
+        session = BrowserSession(Admin(**settings), settings, "jwt:ann", True)
+        session.hold(held, self.now)
+        return await self.sessions._add(session)
+
+
+async def test_a_session_ends_with_its_token() -> None:
+    clocked = Clocked()
+    once = await clocked.enter(tokens(1, refresh=False))
+    forever = await clocked.enter(tokens(1, refresh=False, life_s=math.inf))
+    clocked.now = 299.0
+    assert await clocked.sessions.use(once) is not None
+    clocked.now = 300.0
+    assert await clocked.sessions.use(once) is None
+    assert await clocked.sessions.use(forever) is not None
+    await clocked.sessions.end_idle()
+    assert len(clocked.sessions) == 1 and not clocked.provider.asked
+    await clocked.sessions.close()
+
+
+async def test_a_token_is_renewed_once_before_its_end() -> None:
+    clocked = Clocked()
+    cookie = await clocked.enter(tokens(1))
+    clocked.now = 300.0 - EARLY_S
+    asking = [asyncio.create_task(clocked.sessions.use(cookie)) for _ in range(5)]
+    await clocked.provider.begun.wait()
+    before = clocked.sessions.find(cookie)
+    assert before is not None
+    old = before.admin
+    clocked.provider.answer.set_result(tokens(2))
+    found = await asyncio.gather(*asking)
+    assert clocked.provider.asked == ["r1"] and set(found) == {before}
+    assert before.settings["token"] == "a2" and before.admin is not old
+    clocked.now += 300.0 - EARLY_S
+    clocked.provider.answer = asyncio.Future()
+    clocked.provider.answer.set_result(tokens(3, refresh=False))
+    await clocked.sessions.use(cookie)
+    assert clocked.provider.asked == ["r1", "r2"] and before.settings["token"] == "a3"
+    with pytest.raises(ClientClosedError):  # no page can use it any more
+        await old.list_topics()
+    clocked.now += 300.0
+    assert await clocked.sessions.use(cookie) is None
+    await clocked.sessions.close()
+
+
+async def test_a_provider_that_is_away_is_no_end_while_the_token_is_valid() -> None:
+    clocked = Clocked()
+    cookie = await clocked.enter(tokens(1))
+    clocked.provider.answer.set_exception(LoginError("does not answer", 503))
+    clocked.now = 300.0 - EARLY_S
+    for _ in range(2):
+        assert await clocked.sessions.use(cookie) is not None
+    assert clocked.provider.asked == ["r1"]  # not again at once
+    clocked.now += RETRY_S
+    assert await clocked.sessions.use(cookie) is not None
+    assert clocked.provider.asked == ["r1", "r1"]
+    clocked.now = 300.0
+    with pytest.raises(LoginError, match="does not answer"):
+        await clocked.sessions.use(cookie)
+    clocked.provider.answer = asyncio.Future()
+    clocked.provider.answer.set_result(tokens(2))
+    assert await clocked.sessions.use(cookie) is not None
+    await clocked.sessions.close()
+
+
+async def test_a_grant_that_ended_ends_the_session() -> None:
+    clocked = Clocked()
+    cookie = await clocked.enter(tokens(1))
+    clocked.now = 299.0
+    clocked.provider.answer.set_exception(GrantEndedError("ended", 401))
+    assert await clocked.sessions.use(cookie) is None
+    assert len(clocked.sessions) == 0
+
+
+async def test_a_logout_is_not_undone_by_a_renewal() -> None:
+    clocked = Clocked()
+    cookie = await clocked.enter(tokens(1))
+    clocked.now = 299.0
+    asking = asyncio.create_task(clocked.sessions.use(cookie))
+    await clocked.provider.begun.wait()
+    await clocked.sessions.leave(cookie)
+    clocked.provider.answer.set_result(tokens(2))
+    assert await asking is None and len(clocked.sessions) == 0
