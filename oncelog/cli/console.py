@@ -15,6 +15,14 @@ from oncelog.errors import ConfigError, MissingExtraError
 
 _FILE = click.Path(exists=True, dir_okay=False)
 PACKAGES = ("starlette", "uvicorn", "jinja2", "jwt", "cryptography")
+# Options that only one login uses.
+_USED_BY = {
+    "oidc": (
+        "oidc_issuer", "oidc_client_id", "oidc_client_secret_file", "oidc_scopes", "oidc_resource",
+        "oidc_ca_file",
+    ),
+    "own": ("token_file", "tls_cert_file", "tls_key_file"),
+}  # fmt: skip
 
 
 @click.command()
@@ -26,7 +34,7 @@ PACKAGES = ("starlette", "uvicorn", "jinja2", "jwt", "cryptography")
 @click.option("--oidc-issuer", metavar="URL", help="Provider where people log in.")
 @click.option("--oidc-client-id", metavar="NAME", help="The console's name at the provider.")
 @click.option("--oidc-client-secret-file", type=_FILE, help="Its secret, if it has one.")
-@click.option("--oidc-scopes", default="openid", show_default=True, metavar="'NAME ...'",
+@click.option("--oidc-scopes", show_default="openid", metavar="'NAME ...'",
               help="Scopes to ask for, such as offline_access for refresh tokens.")  # fmt: skip
 @click.option("--oidc-resource", metavar="URI",
               help="Resource of the access token, if the provider wants one.")  # fmt: skip
@@ -55,7 +63,7 @@ def console(
     oidc_issuer: str | None,
     oidc_client_id: str | None,
     oidc_client_secret_file: str | None,
-    oidc_scopes: str,
+    oidc_scopes: str | None,
     oidc_resource: str | None,
     oidc_ca_file: str | None,
     https_cert_file: str | None,
@@ -76,13 +84,14 @@ def console(
     from oncelog.console.masks import parse_mask
     from oncelog.console.server import serve
 
+    _refuse_unused(login)
     host, port = parse_listen(listen)
     clients = AdminConfig(bootstrap_servers=bootstrap)
     oidc = None
-    if login == "oidc" or oidc_issuer or oidc_client_id or oidc_resource:
+    if login == "oidc":
         oidc = OidcConfig(
-            oidc_issuer or "", oidc_client_id or "", _secret(oidc_client_secret_file), oidc_scopes,
-            oidc_resource, oidc_ca_file,
+            oidc_issuer or "", oidc_client_id or "", _secret(oidc_client_secret_file),
+            "openid" if oidc_scopes is None else oidc_scopes, oidc_resource, oidc_ca_file,
         )  # fmt: skip
     config = ConsoleConfig(
         host, port, clients, cast(Login, login), https_cert_file, https_key_file, allow_changes,
@@ -96,6 +105,20 @@ def console(
             click.echo(f"console: {link}")
 
     serve(config, ready)
+
+
+def _refuse_unused(login: str) -> None:
+    """Refuse an option that another login would use. Raises ConfigError."""
+    given = click.get_current_context().params
+    for wanted, names in _USED_BY.items():
+        for name in names:
+            if wanted != login and given.get(name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(
+                    f"{name}: --login {login} does not use {option}; leave it out, or use "
+                    f"--login {wanted}",
+                    name, "login",
+                )  # fmt: skip
 
 
 def _secret(path: str | None) -> str | None:

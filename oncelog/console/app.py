@@ -156,11 +156,14 @@ class Console:
                 return self._entrance(error.text, error.status, _address(request))
             if session is None:
                 return RedirectResponse(self._entrance_of(request), 303)
+            admin = session.admin
             try:
                 async with asyncio.timeout(PAGE_S):
                     page = await make(session, request)
             except OncelogError as error:
-                return await self._failed(error, session, request)
+                if isinstance(error, UnauthenticatedError) and session.tokens is not None:
+                    return await self._refused(error, session, admin, request)
+                return self._failed(error, session)
             except TimeoutError:
                 text = f"The cluster did not answer within {PAGE_S:.0f} s."
                 if request.method == "POST":
@@ -289,12 +292,15 @@ class Console:
             attempt = self._attempts.resume(
                 request.cookies.get(self._attempt_cookie, ""), query.get("state", "")
             )
+        except LoginError as error:  # a stranger's link ends no attempt
+            return self._entrance(error.text, error.status)
+        try:
             tokens = await self._provider.exchange(query, attempt, _origin(request) + CALLBACK)
             cookie = await self.sessions.enter_by_grant(tokens)
         except LoginError as error:
-            answer = self._entrance(error.text, error.status)
+            answer = self._entrance(error.text, error.status, attempt.path)
         except OncelogError as error:
-            answer = self._entrance(error.message, status_of(error))
+            answer = self._entrance(error.message, status_of(error), attempt.path)
         else:
             answer = self._going_on("You are logged in", attempt.path, "Go on to the console")
             self._set_cookie(answer, self._cookie, cookie)
@@ -356,14 +362,18 @@ class Console:
             renewing=str(url.include_query_params(live=1)), **page.extra,
         )  # fmt: skip
 
-    async def _failed(
-        self, error: OncelogError, session: BrowserSession, request: Request
+    async def _refused(
+        self, error: OncelogError, session: BrowserSession, admin: Admin, request: Request
     ) -> Response:
+        """Answer for nodes that refuse a provider's token. admin: it had the token."""
+        if request.method == "GET" and self.sessions.outlived(session, admin):
+            return RedirectResponse(_whole_address(request), 303)
+        await self.sessions.leave(self._cookie_of(request))
+        text = f"The nodes do not accept your token any more: {error.message}. Log in again."
+        return self._entrance(text, 401, _address(request))
+
+    def _failed(self, error: OncelogError, session: BrowserSession) -> Response:
         text = error.message
-        if isinstance(error, UnauthenticatedError) and session.tokens is not None:
-            await self.sessions.leave(self._cookie_of(request))
-            text = f"The nodes do not accept your token any more: {text}. Log in again."
-            return self._entrance(text, 401, _address(request))
         if isinstance(error, NotAuthorizedError):
             text = (
                 f"{error.principal or 'Nobody'} may not {error.operation} {error.kind} "
@@ -441,8 +451,11 @@ def _origin(request: Request) -> str:
 
 def _address(request: Request) -> str:
     """Return the address of a page on this host, without the mark of a renewal."""
-    where = request.scope["raw_path"].decode("latin-1")
-    return str(URL(f"{where}?{request.url.query}").remove_query_params("live"))
+    return str(URL(_whole_address(request)).remove_query_params("live"))
+
+
+def _whole_address(request: Request) -> str:
+    return f"{request.scope['raw_path'].decode('latin-1')}?{request.url.query}"
 
 
 def _refuse_strangers(request: Request) -> None:

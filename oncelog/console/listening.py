@@ -39,18 +39,24 @@ class OidcConfig:
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        if not is_guarded_url(self.issuer):
+        if not is_guarded_url(self.issuer) or "?" in self.issuer:
             raise ConfigError(
-                f"oidc_issuer: {self.issuer!r} must be an https address; http is for loopback only",
+                f"oidc_issuer: {self.issuer!r} must be an https address without a query (http is "
+                "for loopback only); give --oidc-issuer the provider's own name",
                 "oidc_issuer",
             )
         if not self.client_id:
-            raise ConfigError(
-                "oidc_client_id: is empty; take it from the provider", "oidc_client_id"
-            )
+            text = "oidc_client_id: is empty; give --oidc-client-id the console's name there"
+            raise ConfigError(text, "oidc_client_id")
         if "openid" not in self.scopes.split():
-            text = f"oidc_scopes: {self.scopes!r} lacks the scope openid; add it"
+            text = f"oidc_scopes: {self.scopes!r} lacks the scope openid; add it to --oidc-scopes"
             raise ConfigError(text, "oidc_scopes")
+        if self.resource is not None and ":" not in self.resource:
+            raise ConfigError(
+                f"oidc_resource: {self.resource!r} is not an absolute URI; give --oidc-resource "
+                "one, or leave it out",
+                "oidc_resource",
+            )
 
 
 @dataclass(frozen=True, slots=True)

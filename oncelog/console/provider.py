@@ -236,11 +236,12 @@ class IdentityProvider:
     ) -> tuple[int, dict[str, Any]]:
         """Return status and fields of an answer. Raises LoginError."""
         try:
-            status, data = await asyncio.to_thread(self._fetch, url, form, headers or {})
+            async with asyncio.timeout(TIMEOUT_S):  # also while its name is looked up
+                status, data = await asyncio.to_thread(self._fetch, url, form, headers or {})
             found = json.loads(data)
-        except (OSError, HTTPException) as error:  # ssl.SSLError is an OSError
-            reason = getattr(error, "reason", None) or error
-            text = f"The provider {self._config.issuer} does not answer: {short(str(reason))}."
+        except (OSError, HTTPException) as error:  # also TimeoutError and ssl.SSLError
+            reason = str(getattr(error, "reason", None) or error) or f"{TIMEOUT_S:.0f} s are over"
+            text = f"The provider {self._config.issuer} does not answer: {short(reason)}."
             raise LoginError(f"{text} Try again later.", 503) from None
         except (ValueError, RecursionError) as error:
             text = f"The provider {self._config.issuer} did not answer in JSON at {url}: {error}."
@@ -325,12 +326,16 @@ def id_token_claims(
 
 
 def parsed_keys(found: dict[str, Any]) -> dict[str, jwt.PyJWK]:
-    """Return the public keys of a set by their id; others are left out. Raises LoginError."""
+    """Return the keys that check signatures, by their id. Raises LoginError."""
     try:
         listed = jwt.PyJWKSet.from_dict(found).keys
     except (jwt.PyJWTError, TypeError, AttributeError) as error:
         raise LoginError(f"The provider has no usable keys: {error}.", 502) from None
-    return {key.key_id or "": key for key in listed if key.key_type in ("RSA", "EC", "OKP")}
+    return {
+        key.key_id or "": key
+        for key in listed
+        if key.key_type in ("RSA", "EC", "OKP") and key.public_key_use in (None, "sig")
+    }
 
 
 def _key_of(token: str, keys: Mapping[str, jwt.PyJWK]) -> jwt.PyJWK | None:

@@ -164,8 +164,12 @@ class Sessions:
             return
         if self.find(cookie) is session:  # no logout meanwhile
             settings = self._config.settings(tokens.access)
-            await session.replace(Admin(**settings), settings, self._clock())
             session.hold(tokens, self._clock())
+            await session.replace(Admin(**settings), settings, self._clock())
+
+    def outlived(self, session: BrowserSession, admin: Admin) -> bool:
+        """Tell whether the token of these clients was renewed since, or can be."""
+        return session.admin is not admin or self._clock() >= session.renew_at
 
     async def enter_by_key(self, key: str) -> str | None:
         """Open a session with the identity of the command's caller; return its cookie."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import axe_playwright_python
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.integration.ops import chromium
+from tests.integration.ops.packages import installed
 
 PATIENCE_MS = 60_000
 AXE = next(Path(axe_playwright_python.__file__).parent.glob("axe.min.js")).read_text("utf-8")
@@ -27,7 +27,7 @@ def launched() -> Iterator[Browser]:
     flags = ["--no-sandbox", "--disable-background-networking"]  # root has no sandbox
     with sync_playwright() as playwright:
         one = playwright.chromium.launch(
-            executable_path=chromium.installed(), args=flags, timeout=PATIENCE_MS
+            executable_path=installed("chromium", "chromium"), args=flags, timeout=PATIENCE_MS
         )
         yield one
         one.close()

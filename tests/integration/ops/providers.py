@@ -13,26 +13,23 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import urlopen
 
-import pytest
-
 from tests.integration.ops.consoles import Answer, Person
+from tests.integration.ops.packages import INSTALL_S, installed
 
 PATIENCE = 60.0
-INSTALL_S = 400
 FILES = Path(__file__).parent / "provider"
 INSTALLED = Path(__file__).parents[3] / "build" / "test-provider"
 
 
-def installed() -> Path:
+def script() -> Path:
     """Return the provider's script beside its packages; installs them the first time."""
-    if shutil.which("npm") is None:
-        pytest.fail("npm is missing, and the console's login is not tested: install Node.js")
+    npm = installed("npm", "npm")
     INSTALLED.mkdir(parents=True, exist_ok=True)
     stamp, lock = INSTALLED / "installed.json", (FILES / "package-lock.json").read_text()
     for file in FILES.iterdir():
         shutil.copy(file, INSTALLED)
     if not stamp.exists() or stamp.read_text() != lock:
-        command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         subprocess.run(command, cwd=INSTALLED, check=True, timeout=INSTALL_S)
         stamp.write_text(lock)
     return INSTALLED / "provider.mjs"
@@ -85,7 +82,7 @@ SECRETS = {"console": "a secret: with %+/ letters, and thirty-two of them"}
 
 @contextmanager
 def provider() -> Iterator[Provider]:
-    command = ["node", str(installed())]
+    command = ["node", str(script())]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.integration.ops.prometheus import installed
+from tests.integration.ops.packages import installed
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "deploy/monitoring/alerts.yml"
@@ -185,7 +185,7 @@ def outcome(folder: Path, rules: str, names: list[str]) -> subprocess.CompletedP
     text = {"rule_files": ["alerts.yml"], "evaluation_interval": step, "tests": tests}
     (folder / "tests.yml").write_text(json.dumps(text))  # JSON is YAML
     return subprocess.run(
-        [installed("promtool"), "test", "rules", str(folder / "tests.yml")],
+        [installed("promtool", "prometheus"), "test", "rules", str(folder / "tests.yml")],
         capture_output=True,
         text=True,
         check=False,

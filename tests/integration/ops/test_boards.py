@@ -19,7 +19,7 @@ from harness.local_cluster import LocalCluster
 from harness.ports import free_ports
 from oncelog import Admin, Consumer, Producer, UnknownTopicOrPartitionError
 from tests.integration.conftest import MakeCluster
-from tests.integration.ops.prometheus import installed
+from tests.integration.ops.packages import installed
 from tests.integration.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,7 +62,7 @@ def prometheus(folder: Path, cluster: LocalCluster) -> Iterator[str]:
     }
     (folder / "prometheus.yml").write_text(json.dumps(text))
     command = [
-        installed("prometheus"),
+        installed("prometheus", "prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",

@@ -10,7 +10,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, TopicPartition
 from tests.integration.conftest import MakeCluster
 from tests.integration.ops.pages import families_of, figures_of, page_of
-from tests.integration.ops.prometheus import installed
+from tests.integration.ops.packages import installed
 from tests.integration.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ def test_the_docs_name_all_metrics_and_no_others(cluster: LocalCluster) -> None:
 
 def test_promtool_finds_nothing_to_say(cluster: LocalCluster) -> None:
     done = subprocess.run(
-        [installed("promtool"), "check", "metrics"],
+        [installed("promtool", "prometheus"), "check", "metrics"],
         input=page_of(cluster, 1),
         capture_output=True,
         text=True,

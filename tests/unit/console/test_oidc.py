@@ -13,8 +13,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from click.testing import CliRunner
+from starlette.requests import Request
+
 from oncelog.aio import Admin
+from oncelog.cli.console import console as command
 from oncelog.config import AdminConfig
+from oncelog.console.app import Console
 from oncelog.console.listening import ConsoleConfig, OidcConfig
 from oncelog.console.oidc import (
     ATTEMPT_S,
@@ -28,7 +33,7 @@ from oncelog.console.oidc import (
 )
 from oncelog.console.provider import id_token_claims, parsed_keys
 from oncelog.console.sessions import EARLY_S, RETRY_S, BrowserSession, Sessions
-from oncelog.errors import ClientClosedError, ConfigError
+from oncelog.errors import ClientClosedError, ConfigError, UnauthenticatedError
 
 ISSUER = "https://login.example"
 OIDC = OidcConfig(ISSUER, "console")
@@ -86,9 +91,10 @@ def test_another_id_token_is_refused(token: Callable[[], str], text: str) -> Non
         id_token_claims(token(), KEYS, OIDC)
 
 
-def test_secret_keys_of_a_provider_do_not_count() -> None:
+def test_keys_of_a_provider_for_other_uses_do_not_count() -> None:
     secret = {"kty": "oct", "k": "YSBzZWNyZXQgb2YgMzIgbGV0dGVycyBhbmQgbW9yZS4u", "kid": "k2"}
-    assert list(parsed_keys({"keys": [secret, public(KEY)]})) == ["k1"]
+    encrypts = {**public(STRANGE), "kid": "k3", "use": "enc"}
+    assert list(parsed_keys({"keys": [secret, encrypts, public(KEY)]})) == ["k1"]
     wrong: dict[str, Any]
     for wrong in ({}, {"keys": []}, {"keys": "x"}, {"keys": [1]}, {"keys": [{"kty": "odd"}]}):
         with pytest.raises(LoginError, match="no usable keys"):
@@ -144,6 +150,8 @@ def test_a_refusal_of_the_nodes_names_what_they_compare() -> None:
         ({"issuer": "login.example"}, "must be an https address"),
         ({"issuer": "https://ann@login.example"}, "must be an https address"),
         ({"issuer": "https://[x"}, "must be an https address"),
+        ({"issuer": "https://login.example?realm=a"}, "must be an https address"),
+        ({"resource": ""}, "leave it out"),
         ({"client_id": ""}, "oidc_client_id: is empty"),
         ({"scopes": "profile"}, "lacks the scope openid"),
     ],
@@ -161,6 +169,32 @@ def test_a_provider_belongs_to_its_login() -> None:
     plain = AdminConfig(bootstrap_servers=("127.0.0.1:1",))
     with pytest.raises(ConfigError, match="over TLS only"):
         ConsoleConfig("127.0.0.1", 1, plain, "oidc", oidc=OIDC)
+
+
+@pytest.mark.parametrize("login", ["own", "token"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--oidc-issuer", ISSUER), ("--oidc-client-id", "console"),
+        ("--oidc-client-secret-file", __file__), ("--oidc-scopes", "openid"),
+        ("--oidc-resource", ISSUER), ("--oidc-ca-file", __file__), ("--oidc-issuer", ""),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_login_is_refused(login: str, option: str, value: str) -> None:
+    refused(login, option, value, "oidc")
+
+
+@pytest.mark.parametrize("login", ["oidc", "token"])
+@pytest.mark.parametrize("option", ["--token-file", "--tls-cert-file", "--tls-key-file"])
+def test_an_identity_that_no_session_has_is_refused(login: str, option: str) -> None:
+    refused(login, option, __file__, "own")
+
+
+def refused(login: str, option: str, value: str, wanted: str) -> None:
+    done = CliRunner().invoke(command, ["--login", login, "--tls", option, value])
+    assert isinstance(done.exception, ConfigError), done.output
+    text = f"--login {login} does not use {option}; leave it out, or use --login {wanted}"
+    assert text in str(done.exception)
 
 
 class Renewals:
@@ -273,3 +307,31 @@ async def test_a_logout_is_not_undone_by_a_renewal() -> None:
     await clocked.sessions.leave(cookie)
     clocked.provider.answer.set_result(tokens(2))
     assert await asking is None and len(clocked.sessions) == 0
+
+
+async def test_a_page_that_outlives_its_token_is_asked_again() -> None:
+    """Nodes refuse the token of a slow page; the session may have another one by then."""
+    console = Console(CONFIG)
+    clocked = Clocked()
+    console.sessions = clocked.sessions
+    cookie = await clocked.enter(tokens(1))
+
+    async def ask(takes_s: float, method: str = "GET") -> tuple[int, str | None]:
+        async def page(session: BrowserSession, request: Request) -> str:
+            clocked.now += takes_s
+            raise UnauthenticatedError("the token has ended")
+
+        scope = {
+            "type": "http", "method": method, "path": "/groups", "raw_path": b"/groups",
+            "query_string": b"live=1", "headers": [(b"cookie", f"{console._cookie}={cookie}".encode())],
+        }  # fmt: skip
+        answer = await console._page(page)(Request(scope))
+        return answer.status_code, answer.headers.get("location")
+
+    assert await ask(300.0) == (303, "/groups?live=1")
+    clocked.provider.answer.set_result(tokens(2))
+    assert await ask(0.0) == (401, None)  # renewed, and refused all the same
+    assert len(clocked.sessions) == 0
+    cookie = await clocked.enter(tokens(3))
+    assert await ask(300.0, "POST") == (401, None)
+    assert len(clocked.sessions) == 0
