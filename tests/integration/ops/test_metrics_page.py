@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, TopicPartition
 from tests.integration.conftest import MakeCluster
-from tests.integration.ops.pages import families_of, figures_of, page_of
 from tests.integration.ops.packages import installed
+from tests.integration.ops.pages import families_of, figures_of, page_of
 from tests.integration.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]

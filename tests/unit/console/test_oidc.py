@@ -11,9 +11,8 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.requests import Request
 
 from oncelog.aio import Admin
@@ -321,9 +320,10 @@ async def test_a_page_that_outlives_its_token_is_asked_again() -> None:
             clocked.now += takes_s
             raise UnauthenticatedError("the token has ended")
 
+        sent = f"{console._cookie}={cookie}".encode()
         scope = {
             "type": "http", "method": method, "path": "/groups", "raw_path": b"/groups",
-            "query_string": b"live=1", "headers": [(b"cookie", f"{console._cookie}={cookie}".encode())],
+            "query_string": b"live=1", "headers": [(b"cookie", sent)],
         }  # fmt: skip
         answer = await console._page(page)(Request(scope))
         return answer.status_code, answer.headers.get("location")
