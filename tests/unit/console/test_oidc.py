@@ -190,7 +190,8 @@ def test_an_identity_that_no_session_has_is_refused(login: str, option: str) -> 
 
 
 def refused(login: str, option: str, value: str, wanted: str) -> None:
-    done = CliRunner().invoke(command, ["--login", login, "--tls", option, value])
+    serves_not = ("--listen", "nowhere")  # a command that takes the option ends as well
+    done = CliRunner().invoke(command, ["--login", login, "--tls", *serves_not, option, value])
     assert isinstance(done.exception, ConfigError), done.output
     text = f"--login {login} does not use {option}; leave it out, or use --login {wanted}"
     assert text in str(done.exception)
