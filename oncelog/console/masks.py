@@ -94,12 +94,15 @@ def _without(value: bytes, paths: Sequence[Sequence[str]]) -> bytes | None:
 
 
 def _hide(found: Any, path: Sequence[str]) -> Any:
-    """Hide a path; in a list it is hidden in each element."""
-    if not path:
-        return HIDDEN
-    if isinstance(found, list):
+    """Hide a path; in a list it is hidden in each element.
+
+    A value in place of an object on the path may be the secret in another form, so it is hidden.
+    """
+    if isinstance(found, list) and path:
         return [_hide(one, path) for one in found]
-    if isinstance(found, dict) and path[0] in found:
+    if not path or not isinstance(found, dict | None):
+        return HIDDEN
+    if found is not None and path[0] in found:
         return {**found, path[0]: _hide(found[path[0]], path[1:])}
     return found
 
