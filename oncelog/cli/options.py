@@ -36,6 +36,8 @@ READS = frozenset(
     {"check", "describe", "events", "get", "health", "info", "list", "resolve", "top"}
 )
 
+ADMIN_READS = ("describe_", "list_", "check_", "plan_", "follow_", "resolve_", "group_lag")
+
 
 class Bootstrap(click.ParamType[Any]):
     name = "host:port,..."
@@ -193,6 +195,26 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+class _WatchedAdmin:
+    """An Admin that notes whether it was asked for a change: a failed read changed nothing."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self.asked_to_change = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._admin, name)
+        if name.startswith(ADMIN_READS) or not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.asked_to_change |= not kwargs.get("dry_run")
+            return found(*args, **kwargs)
+
+        return noted
+
+
 def _changes(ctx: click.Context) -> bool:
     """Tell whether the command was called to change something."""
     given = ctx.params
@@ -215,11 +237,12 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         *args: Any, bootstrap: tuple[str, ...], request_timeout_ms: int, **kwargs: Any
     ) -> Any:
-        with open_admin(bootstrap, request_timeout_ms) as admin:
+        with open_admin(bootstrap, request_timeout_ms) as opened:
+            admin = _WatchedAdmin(opened)
             try:
                 return command(admin, *args, **kwargs)
             except OncelogError as error:
-                if _changes(click.get_current_context()):
+                if admin.asked_to_change and _changes(click.get_current_context()):
                     from oncelog.views.changes import doubt  # only here: a start is to be quick
 
                     error.args = (f"{error.message}. {doubt(error)}".removesuffix(". "),)

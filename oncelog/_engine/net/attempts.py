@@ -47,10 +47,11 @@ class Attempts:
         """Return the same with this text before it; a timeout if no node has answered."""
         if self.telling is None:
             return RequestTimeoutError(text)
-        message = f"{text}: {self.error().message}"
-        if not tells(self.telling):
-            return RequestTimeoutError(message)
         late = self.error()
+        message = f"{text}: {late.message}"
+        if not tells(self.telling):
+            late, doubt = RequestTimeoutError(), late.outcome
+            late.outcome = doubt
         late.args = (message,)
         return late
 

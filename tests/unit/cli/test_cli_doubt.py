@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 import pytest
 
@@ -20,6 +22,15 @@ from oncelog.types import RecordMetadata
 DOUBT = "no answer. The change may have been made: look before you repeat it."
 
 
+def without_answer(outcome: Outcome | None) -> Callable[..., None]:
+    def call(self: Admin, *args: object, **kwargs: object) -> None:
+        error = RequestTimeoutError("no answer")
+        error.outcome = outcome
+        raise error
+
+    return call
+
+
 @pytest.mark.parametrize(
     ("call", "outcome", "told"),
     [
@@ -30,26 +41,50 @@ DOUBT = "no answer. The change may have been made: look before you repeat it."
     ],
 )
 def test_a_change_without_an_answer_may_have_been_made(
-    call: list[str], outcome: Outcome | None, told: str
+    call: list[str], outcome: Outcome | None, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Admin, "drain_node", without_answer(outcome))
+
     @click.command(call[0])
     @click.option("--dry-run", is_flag=True)
     @with_admin
     def command(admin: Admin, as_json: bool, dry_run: bool) -> None:
-        error = RequestTimeoutError("no answer")
-        error.outcome = outcome
-        raise error
+        admin.drain_node(2, dry_run=dry_run)
 
     with pytest.raises(RequestTimeoutError) as raised:
         command.main([*call[1:], "--bootstrap", "127.0.0.1:1"], call[0], standalone_mode=False)
     assert raised.value.message == told
 
 
-def test_an_abort_of_a_committed_transaction_was_not_made() -> None:
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_read_without_an_answer_leaves_no_doubt_before_the_change(
+    dry_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command looks before it changes something, and some look after it."""
+    monkeypatch.setattr(Admin, "drain_node", lambda self, node_id, *, dry_run=False: ())
+    monkeypatch.setattr(Admin, "list_nodes", without_answer("unknown"))
+
+    @click.command("drain")
+    @with_admin
+    def command(admin: Admin, as_json: bool) -> None:
+        admin.drain_node(2, dry_run=dry_run)
+        admin.list_nodes()
+
+    with pytest.raises(RequestTimeoutError) as raised:
+        command.main(["--bootstrap", "127.0.0.1:1"], "drain", standalone_mode=False)
+    assert raised.value.message == ("no answer" if dry_run else DOUBT)
+
+
+def test_an_abort_of_a_committed_transaction_was_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def committed(self: Admin, transaction_id: int) -> None:
+        raise TransactionCommittedError("it is committed")
+
+    monkeypatch.setattr(Admin, "abort_transaction", committed)
+
     @click.command("abort")
     @with_admin
     def command(admin: Admin, as_json: bool) -> None:
-        raise TransactionCommittedError("it is committed")
+        admin.abort_transaction(7)
 
     with pytest.raises(TransactionCommittedError) as raised:
         command.main(["--bootstrap", "127.0.0.1:1"], "abort", standalone_mode=False)

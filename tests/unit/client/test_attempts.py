@@ -76,6 +76,9 @@ def test_a_purpose_that_took_too_long_names_itself_first() -> None:
     late = attempts(timeout()).late("no metadata")
     assert isinstance(late, errors.RequestTimeoutError)
     assert late.message == "no metadata: n1: Deadline Exceeded"
+    assert late.outcome == "unknown"
+    lost = errors.BrokerUnavailableError("n1: failed to connect: refused")
+    assert attempts(lost).late("no metadata").outcome is None
     late = attempts(of_node(errors.StorageFullError("full")), timeout()).late("no metadata")
     assert isinstance(late, errors.StorageFullError)
     assert late.message == "no metadata: full; the last attempt: n1: Deadline Exceeded"
