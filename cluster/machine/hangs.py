@@ -48,7 +48,8 @@ class Hangs:
 
     def look(self, running: Mapping[int, int]) -> Collection[Process]:
         """Returns the processes that hang. running: node -> pid. Takes up to TIMEOUT."""
-        asked = {node: at for node, at in self._processes.items() if node in running}
+        processes = dict(self._processes)  # the loop's thread may change it meanwhile
+        asked = {node: at for node, at in processes.items() if node in running}
         answers, now = ask_all("/livez", asked, self._timeout), self._clock()
         stood_still = now - self._looked_at > self._late
         self._looked_at = now

@@ -148,6 +148,18 @@ def test_nothing_hangs_because_the_whole_machine_stood_still(
         assert looks(machine, 1, 1) == [12], "this one did hang"
 
 
+def test_a_process_may_be_removed_during_a_look(machine: Machine) -> None:
+    """A thread looks, and the loop forgets a process that the cluster removed."""
+
+    class Running(dict[int, int]):
+        def __contains__(self, node: object) -> bool:
+            machine.addresses.pop(101, None)
+            return super().__contains__(node)
+
+    assert machine.hangs.look(Running(RUNNING)) == []
+    assert 101 not in machine.addresses
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, None])
 def test_nothing_hangs_because_the_supervisor_cannot_ask(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, number: int | None
