@@ -73,8 +73,10 @@ def _version() -> str:
 
 
 def _folder() -> Path:
-    sources = (MODULE / "go.mod", MODULE / "controller" / "main.go")
-    versions = hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:12]
+    sources = [MODULE / one for one in ("go.mod", "go.sum", "controller/main.go")]
+    flags = repr((PACKAGES, OPERATOR, CHEAP, ENVIRONMENT)).encode()
+    built_from = b"".join((*(one.read_bytes() for one in sources), flags))
+    versions = hashlib.sha256(built_from).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "oncelog" / "deploy-tools" / versions
     folder.mkdir(parents=True, exist_ok=True)
