@@ -70,7 +70,12 @@ class CleaningTerms(NamedTuple):
 
 
 class NewestByKey:
-    """Newest offset of each key, in bounded memory."""
+    """Newest offset of each key, in bounded memory.
+
+    A new key counts as many bytes as the keys of its batch have on average, so no Python code runs
+    per record. A batch of a few long new keys among short known ones counts too little by up to
+    their length: a key is shorter than its batch, and the process may take some more memory.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self.offsets: dict[bytes | None, int] = {}  # no None
