@@ -1,17 +1,19 @@
 """scripts/deploy-test: the Helm chart by itself, before a real kube-apiserver, and rolled.
 
 charts (lint, refused values, golden files), admission (dry run under *restricted*), roll (real
-nodes by the real controller of StatefulSets) --> exit code
+nodes by the real controller of StatefulSets), all at once --> exit code
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from tests.deploy import admission, charts, roll, tools
+from tests.deploy.kubernetes import apiserver
 
 
 def main() -> int:
@@ -24,8 +26,17 @@ def main() -> int:
     if args.built and not tools.all_are_built():
         print("deploy-test: some programs are not built: scripts/deploy-test does, once")
         return tools.MISSING
-    later = () if args.quick else itertools.chain(admission.faults(), roll.faults())
-    found = list(itertools.chain(charts.faults(update=args.update), later))
+    if args.quick:
+        tools.tool("helm")
+    else:
+        tools.build_all()
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor())
+        parts = [pool.submit(list, charts.faults(update=args.update))]
+        if not args.quick:
+            server = stack.enter_context(apiserver())
+            parts += [pool.submit(list, part.faults(server)) for part in (admission, roll)]
+        found = [fault for part in parts for fault in part.result()]
     print("\n\n".join([*found, f"{len(found)} faults after {time.monotonic() - began:.1f} s"]))
     return 1 if found else 0
 

@@ -1,6 +1,7 @@
 """The chart's objects before a real kube-apiserver, in a namespace that is *restricted*.
 
-    golden/NAME.yaml --dry run--> kube-apiserver --StatefulSet with defaults--> its pod --dry run-->
+    cases/NAME.yaml --helm--> objects --dry run--> kube-apiserver --StatefulSet with defaults-->
+    its pod --dry run--> kube-apiserver
 
 Each check first finds a planted fault.
 """
@@ -12,11 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.deploy import charts
-from tests.deploy.charts import NAMESPACE
-from tests.deploy.kubernetes import Refused, Server, apiserver, make_namespace
+from tests.deploy.kubernetes import Refused, Server, make_namespace
 from tests.deploy.tools import operators_resources
 from tests.integration.waiting import eventually
 
+NAMESPACE = "checked"
+KINDS = ("prometheusrules", "servicemonitors")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 # Faults planted in the objects of the case `full`, each with a part of the server's reason.
 PLANTED = {
@@ -31,21 +33,20 @@ PLANTED = {
 }
 
 
-def faults() -> Iterator[str]:
+def faults(server: Server) -> Iterator[str]:
     """Check the objects of all cases."""
-    with apiserver() as server:
-        make_namespace(server, NAMESPACE)
-        _define_operators(server)
-        sound = charts.rendered(charts.FULL)
-        for (old, new), reason in PLANTED.items():
-            assert old in sound, f"{old} is not in the chart: plant another fault"
-            refused = list(_refusals(server, sound.replace(old, new, 1)))
-            if not any(reason in one for one in refused):
-                yield f"the planted {new!r} is not refused with {reason!r}: {refused}"
-        for case in charts.cases():
-            server.warnings.clear()
-            for fault in [*_refusals(server, charts.rendered(case)), *server.warnings]:
-                yield f"{case.name}: {fault}"
+    make_namespace(server, NAMESPACE)
+    _define_operators(server)
+    sound = charts.rendered(charts.FULL, NAMESPACE)
+    for (old, new), reason in PLANTED.items():
+        assert old in sound, f"{old} is not in the chart: plant another fault"
+        refused = list(_refusals(server, sound.replace(old, new, 1)))
+        if not any(reason in one for one in refused):
+            yield f"the planted {new!r} is not refused with {reason!r}: {refused}"
+    for case in charts.cases():
+        server.warnings.clear()
+        for fault in [*_refusals(server, charts.rendered(case, NAMESPACE)), *server.warnings]:
+            yield f"{case.name}: {fault}"
 
 
 def _refusals(server: Server, text: str) -> Iterator[str]:
@@ -77,8 +78,9 @@ def _define_operators(server: Server) -> None:
     server.ask("/apis/scheduling.k8s.io/v1/priorityclasses", priority)
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for path in operators_resources():
-        server.ask(definitions, path.read_text(encoding="utf-8"))
-    for kind in ("prometheusrules", "servicemonitors"):
+        if path.stem.endswith(KINDS):
+            server.ask(definitions, path.read_text(encoding="utf-8"))
+    for kind in KINDS:
         at = f"/apis/monitoring.coreos.com/v1/namespaces/default/{kind}"
         eventually(lambda at=at: _is_served(server, at), f"{at} is served")  # type: ignore[misc]
 

@@ -72,9 +72,9 @@ def cases() -> list[Path]:
     return sorted((HERE / "cases").glob("*.yaml"))
 
 
-def rendered(case: Path, *words: str) -> str:
-    """Return the objects of a case. words: more for helm. Raises CalledProcessError."""
-    done = _helm("template", "oncelog", CHART, "-n", NAMESPACE, "--values", case, *words)
+def rendered(case: Path, namespace: str = NAMESPACE) -> str:
+    """Return the objects of a case. Raises CalledProcessError."""
+    done = _helm("template", "oncelog", CHART, "-n", namespace, "--values", case)
     done.check_returncode()
     return done.stdout
 

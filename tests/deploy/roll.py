@@ -19,7 +19,7 @@ from oncelog import Admin
 from tests.deploy import charts
 from tests.deploy.charts import NAMESPACE
 from tests.deploy.kubelet import Kubelet, Stop
-from tests.deploy.kubernetes import TOKEN, Server, apiserver, make_namespace
+from tests.deploy.kubernetes import TOKEN, Server, make_namespace
 from tests.deploy.tools import tool
 from tests.integration.counted_load import CountedLoad
 from tests.integration.waiting import eventually
@@ -30,11 +30,11 @@ TIMEOUT = 300.0  # seconds, on a busy machine
 ZONES = {1: "a", 2: "b", 3: "c", 4: "a"}  # of the machine of each node
 
 
-def faults() -> Iterator[str]:
+def faults(server: Server) -> Iterator[str]:
     """Run it all; only assertions fail."""
+    server = Server(server.address, server.certificate)  # with warnings of its own
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        server = stack.enter_context(apiserver())
         make_namespace(server, NAMESPACE)
         for number, name in ZONES.items():
             zone = {"topology.kubernetes.io/zone": name}

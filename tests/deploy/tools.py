@@ -35,6 +35,13 @@ def all_are_built() -> bool:
     return all((_folder() / name).exists() for name in (*PACKAGES, "crds"))
 
 
+def build_all() -> None:
+    """Build what is not built. Ends the run with MISSING if it cannot be."""
+    for name in PACKAGES:
+        tool(name)
+    operators_resources()
+
+
 def tool(name: str) -> Path:
     """Return the program. Ends the run with MISSING if it cannot be built."""
     path = _folder() / name
