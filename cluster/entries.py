@@ -105,7 +105,8 @@ class CarriedEntry(NamedTuple):
     """Header of a carried batch, with the tombstones behind its payload.
 
     crc: of the payload. base_offset: of its first record. guard: the highest Raft index among the
-    entries that it replaces. freed_bytes: theirs. append_time_ms: their newest.
+    entries that it replaces. freed_bytes: theirs. append_time_ms: their newest. blanks_behind: blanks
+    behind its last record.
     """
 
     codec: int
@@ -118,6 +119,7 @@ class CarriedEntry(NamedTuple):
     max_timestamp_us: int
     stamp_ms: int
     tombstones: tuple[KeyTombstone, ...] = ()
+    blanks_behind: int = 0
 
 
 class LogStartEntry(NamedTuple):
@@ -235,7 +237,7 @@ def pack_carried(entry: CarriedEntry, payload: bytes | memoryview) -> bytes:
         crc32c(tail),
         entry.max_timestamp_us,
         entry.stamp_ms,
-        0,
+        entry.blanks_behind,
         0,
     )
     return b"".join((header, payload, tail))
@@ -249,7 +251,7 @@ def unpack_carried(data: bytes, *, with_tombstones: bool = True) -> CarriedEntry
         raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
     if kind != CARRIED or version != VERSION:
         raise _unknown(kind, version)
-    base, guard, freed, append_time_ms, _, max_timestamp_us, stamp_ms, _, _ = rest
+    base, guard, freed, append_time_ms, _, max_timestamp_us, stamp_ms, blanks, _ = rest
     if size < 0 or marks < 0 or len(data) != HEADER_BYTES + size + marks * _TOMBSTONE.size:
         text = f"entry of {len(data)} bytes for a payload of {size} and {marks} tombstones"
         raise CorruptEntryError(text)
@@ -265,6 +267,7 @@ def unpack_carried(data: bytes, *, with_tombstones: bool = True) -> CarriedEntry
         max_timestamp_us,
         stamp_ms,
         tuple(map(KeyTombstone._make, _TOMBSTONE.iter_unpack(tail))),
+        blanks,
     )
 
 

@@ -163,6 +163,7 @@ class Mirror:
         places = [TopicPartition(self.source_topic, number) for number in partitions]
         # Before the earlier copies are fenced: they go on if the source has no leader.
         starts = offsets_at_start(self._consumer, places, "earliest")
+        deleted = offsets_at_start(self._consumer, places, "deleted")
         for number in partitions:
             producer = self._producers[number] = Producer(
                 **self._target,
@@ -181,18 +182,17 @@ class Mirror:
             if one.position < 0:
                 one.resumed_at = self._first_start(tp.partition, filled[tp.partition])
             # Records deleted before the first run are not lost by the copy.
-            if one.resumed_at < starts[tp]:
-                if one.position >= 0 and not self._skip_deleted:
-                    raise OffsetOutOfRangeError(
-                        f"{tp}: retention deleted the offsets {one.resumed_at} to "
-                        f"{starts[tp] - 1} before they were copied; a compacted topic may "
-                        "have had no records there. skip_deleted=True goes on without them",
-                        topic=tp.topic,
-                        partition=tp.partition,
-                        offset=one.resumed_at,
-                        log_start_offset=starts[tp],
-                    )
-                one.resumed_at = starts[tp]
+            if one.resumed_at < deleted[tp] and one.position >= 0 and not self._skip_deleted:
+                raise OffsetOutOfRangeError(
+                    f"{tp}: retention deleted records of the offsets {one.resumed_at} to "
+                    f"{deleted[tp] - 1} before they were copied. skip_deleted=True goes on "
+                    "without them",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=one.resumed_at,
+                    log_start_offset=starts[tp],
+                )
+            one.resumed_at = max(one.resumed_at, starts[tp])
             self._consumer.seek(tp, one.resumed_at)
 
     def _filled(self, partitions: list[int]) -> dict[int, int]:
@@ -321,7 +321,7 @@ class Mirror:
 def offsets_at_start(
     consumer: Consumer, places: Iterable[TopicPartition], where: str
 ) -> dict[TopicPartition, int]:
-    """Return the "earliest" or "latest" offsets; waits for missing leaders as producers do."""
+    """Return offsets of a query of `Positions`; waits for missing leaders as producers do."""
     positions = consumer._fetcher.positions
     return runtime.run(positions.list_offsets(dict.fromkeys(places, where), _START_S))
 

@@ -196,6 +196,7 @@ def carried(group: Sequence[Kept], terms: CleaningTerms) -> bytes:
         max_timestamp_us=max(map(_highest_time, group)),
         stamp_ms=terms.log_time_ms,
         tombstones=tuple(mark for one in group for mark in one.tombstones),
+        blanks_behind=_blanks_behind(group),
     )
     return pack_carried(entry, payload)
 
@@ -208,6 +209,21 @@ def _highest_time(one: Kept) -> int:
     rows = zip(keys, values, strict=True)
     live = [key is not None or value is not None for key, value in rows]
     return max(chosen(times, live), default=_NO_TIME)
+
+
+def _blanks_behind(group: Sequence[Kept]) -> int:
+    """Counts the blanks behind the last record."""
+    blanks = 0
+    for one in reversed(group):
+        payload = one.batch.payload
+        if one.columns is None and payload.layout.value_validity is None:
+            break  # each record has a value
+        keys, values, *_ = one.columns or (payload.keys(), payload.values())
+        for key, value in zip(reversed(keys), reversed(values), strict=True):
+            if key is not None or value is not None:
+                return blanks
+            blanks += 1
+    return blanks
 
 
 def _encoded(group: Sequence[Kept]) -> bytes:

@@ -18,18 +18,20 @@ from typing import NamedTuple
 
 from cluster.entries import CarriedEntry
 
-_RANGE = struct.Struct("<QQQ")
+_RANGE = struct.Struct("<QQQQ")
+_HOLE = struct.Struct("<Q")
 # Of one partition: saves and compactions read all of them. Apply depends on it, so it may change
 # only together with the cluster version.
 MAX_RANGES = 16_384
 
 
 class CarriedRange(NamedTuple):
-    """Offsets of a carried batch, and its Raft index."""
+    """Offsets of a carried batch, its Raft index, and the blanks behind its last record."""
 
     base_offset: int
     record_count: int
     raft_index: int
+    blanks_behind: int = 0
 
     @property
     def end(self) -> int:
@@ -37,10 +39,14 @@ class CarriedRange(NamedTuple):
 
 
 class CarriedRanges:
-    """Carried batches that are stored, by offset."""
+    """Carried batches that are stored, by offset.
 
-    def __init__(self, ranges: Iterable[CarriedRange] = ()) -> None:
+    hole: so many offsets directly below the log's start had no record when they were deleted.
+    """
+
+    def __init__(self, ranges: Iterable[CarriedRange] = (), hole: int = 0) -> None:
         self._ranges = list(ranges)
+        self.hole = hole
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -77,9 +83,17 @@ class CarriedRanges:
         first, after = self._overlapping(offset, offset + 1)
         return first < after and self._ranges[first].base_offset < offset
 
-    def trim_below(self, offset: int) -> None:
-        """Drops the ranges that end at or below the offset."""
-        del self._ranges[: self._overlapping(offset, offset)[0]]
+    def trim_below(self, offset: int, log_start: int) -> None:
+        """Drops the ranges that end at or below the offset, the log's start from now on."""
+        count, end = self._overlapping(offset, offset)[0], offset
+        for one in reversed(self._ranges[:count]):
+            if one.end != end:
+                break
+            end -= one.blanks_behind
+            if end > one.base_offset:
+                break
+        self.hole = offset - end + (self.hole if end == log_start else 0)
+        del self._ranges[:count]
 
     def end_from(self, offset: int) -> int:
         """Returns the end of the carried batches that lie at the offset without a gap."""
@@ -108,19 +122,25 @@ class CarriedRanges:
     # -- saved states ---------------------------------------------------------------
 
     def dump(self) -> bytes:
-        return b"".join(_RANGE.pack(*one) for one in self._ranges)
+        """Returns nothing if there is neither a range nor a hole."""
+        if not self._ranges and not self.hole:
+            return b""
+        return _HOLE.pack(self.hole) + b"".join(_RANGE.pack(*one) for one in self._ranges)
 
     @classmethod
     def load(cls, data: bytes, log_start: int, next_offset: int) -> CarriedRanges:
         """Loads ranges that `dump` wrote. Raises ValueError."""
         try:
-            ranges = list(map(CarriedRange._make, _RANGE.iter_unpack(data)))
+            (hole,) = _HOLE.unpack_from(data)
+            ranges = list(map(CarriedRange._make, _RANGE.iter_unpack(data[_HOLE.size :])))
         except struct.error as error:
             raise ValueError(f"carried ranges of {len(data)} bytes: {error}") from error
+        if hole > log_start:
+            raise ValueError(f"a hole of {hole} offsets below the log's start at {log_start}")
         for one in ranges:
-            if one.base_offset < log_start or not one.record_count:
+            if one.base_offset < log_start or not one.blanks_behind <= one.record_count > 0:
                 raise ValueError(f"{one} lies where no batch can be")
             log_start = one.end
         if log_start > next_offset:
             raise ValueError(f"carried ranges end at {log_start}, the log at {next_offset}")
-        return cls(ranges)
+        return cls(ranges, hole)

@@ -277,6 +277,11 @@ class Partition:
         return self.machine.stored.log_start
 
     @property
+    def blanks_below_start(self) -> int:
+        """So many offsets directly below the log's start had no record when they were deleted."""
+        return self.machine.stored.carried.hole
+
+    @property
     def cleaned_offset(self) -> int | None:
         """The end of the batches that were cleaned, from the log's start on; None: none may be."""
         stored = self.machine.stored

@@ -96,9 +96,12 @@ class StoredBatches:
         """Replaces stored batches by a carried one, unless they changed since they were read."""
         if not 0 <= entry.freed_bytes <= self.stored_bytes:
             return False
+        if not 0 <= entry.blanks_behind <= entry.record_count:
+            return False
         if not self.carried.judge(entry, self.log_start, self.next_offset):
             return False
-        self.carried.put(CarriedRange(entry.base_offset, entry.record_count, index))
+        count, blanks = entry.record_count, entry.blanks_behind
+        self.carried.put(CarriedRange(entry.base_offset, count, index, blanks))
         self.stored_bytes += len(data) - entry.freed_bytes
         self.index.carry(batch, carried_place_of(index, entry, data))
         return True
@@ -129,6 +132,6 @@ class StoredBatches:
         if self.carried.is_cut_at(start):
             return
         self.stored_bytes -= entry.freed_bytes
+        self.carried.trim_below(start, self.log_start)
         self.log_start = start
-        self.carried.trim_below(start)
         self.index.trim_below(batch, start)

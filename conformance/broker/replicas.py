@@ -244,11 +244,12 @@ class PartitionLog:
         entry = LogStartEntry(self.log_start, offset, 0, 0)
         self.leader.propose(pack_log_start(entry), lambda outcome: None)
 
-    def carry(self, offset: int, count: int, payload: bytes) -> None:
+    def carry(self, offset: int, count: int, payload: bytes, blanks_behind: int) -> None:
         """Replaces the batches at these offsets by a carried one."""
         stamp_ms = OTHERS_US // 1000
+        times = (0, stamp_ms, OTHERS_US, stamp_ms)
         entry = CarriedEntry(
-            0, count, crc32c(payload), offset, len(self.entries), 0, stamp_ms, OTHERS_US, stamp_ms
+            0, count, crc32c(payload), offset, len(self.entries), *times, (), blanks_behind
         )
         outcomes = list[object]()
         refusal = self.leader.carry(pack_carried(entry, payload), outcomes.append)

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Final
 
+from oncelog._engine.net import runtime
 from oncelog.admin import Admin
 from oncelog.config import bootstrap_of
 from oncelog.consumer import Consumer
@@ -233,6 +234,15 @@ class Archiver:
         else:
             self._consumer.seek(tp, part.next)
 
+    def _check_gap(self, tp: TopicPartition, begin: int) -> None:
+        """Raises TableError if records from `begin` on are deleted, not only what compaction left."""
+        query = self._consumer._fetcher.positions.list_offsets({tp: "deleted"})
+        if begin < (end := runtime.run(query)[tp]):
+            raise TableError(
+                f"{tp}: records from {begin} to {end - 1} are deleted, and the table has none of "
+                "them; choose another --name for a new table"
+            )
+
     def _take(self, batch: StoredBatch) -> None:
         tp = TopicPartition(batch.topic, batch.partition)
         part = self._parts[tp]
@@ -245,16 +255,13 @@ class Archiver:
         if part.next is None:
             part.next = begin
         if begin > part.next:
-            raise TableError(
-                f"{tp}: the records from {part.next} to {begin - 1} are deleted, and the table has "
-                "none of them; choose another --name for a new table"
-            )
+            self._check_gap(tp, part.next)
         if begin < part.next:
             raise TableError(
                 f"{tp}: the topic has no offset {part.next}, where the table ends; "
                 "choose another --name for a new table"
             )
-        rows = rows_of(batch, part.next)
+        rows = rows_of(batch, begin)
         if part.builder is None:
             part.builder = FileBuilder(self._origin(tp.topic, part.place), part.next)
             part.opened_at = time.monotonic()
@@ -415,18 +422,20 @@ class Archiver:
         """Tell whether the tables have all records up to these ends, also of other owners."""
         for tp, part in self._parts.items():
             start, end = ends.get(tp, (0, 0))
-            if (start if part.next is None else part.next) < end and self._is_same(tp, part):
+            if part.next is not None and part.next < start and self._is_same(tp, part):
+                self._check_gap(tp, part.next)
+            if max(start, part.next or 0) < end and self._is_same(tp, part):
                 return False
         if not self._parts and not self._consumer.metrics()["rebalances"]:
             return False
         self._flush(list(self._parts))
         for table in self._tables.values():
             table.refresh()
-        return all(self._position(tp, start) >= end for tp, (start, end) in ends.items())
+        return all(max(start, self._position(tp)) >= end for tp, (start, end) in ends.items())
 
     def _is_same(self, tp: TopicPartition, part: _OpenPartition) -> bool:
         return part.place.topic_id == self._topic_ids[tp.topic]
 
-    def _position(self, tp: TopicPartition, start: int) -> int:
+    def _position(self, tp: TopicPartition) -> int:
         place = TablePartition(self._topic_ids[tp.topic], tp.partition)
-        return self._tables[tp.topic].position(place) or start
+        return self._tables[tp.topic].position(place) or 0

@@ -212,7 +212,7 @@ class OffsetQuery(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., timestamp_us: _Optional[int] = ..., behind: _Optional[int] = ...) -> None: ...
 
 class OffsetResult(_message.Message):
-    __slots__ = ("topic", "partition", "error", "message", "leader_id", "leader_address", "offset", "behind_ms")
+    __slots__ = ("topic", "partition", "error", "message", "leader_id", "leader_address", "offset", "behind_ms", "blanks_below")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +221,7 @@ class OffsetResult(_message.Message):
     LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     BEHIND_MS_FIELD_NUMBER: _ClassVar[int]
+    BLANKS_BELOW_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     error: PartitionError
@@ -229,7 +230,8 @@ class OffsetResult(_message.Message):
     leader_address: str
     offset: int
     behind_ms: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[PartitionError, str]] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., offset: _Optional[int] = ..., behind_ms: _Optional[int] = ...) -> None: ...
+    blanks_below: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[PartitionError, str]] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., offset: _Optional[int] = ..., behind_ms: _Optional[int] = ..., blanks_below: _Optional[int] = ...) -> None: ...
 
 class ListOffsetsResponse(_message.Message):
     __slots__ = ("results",)

@@ -408,6 +408,8 @@ class Cluster:
                 f"{where} holds {partition.log_start_offset}..{partition.high_watermark}, "
                 f"not {model.log_start}..{model.next_offset}"
             )
+        if partition.blanks_below_start != model.hole:
+            raise Violation(f"{where} has a hole of {partition.blanks_below_start}: {model.hole}")
         self.shadow.compare_logs(partition.group)
         partition.dump()
         found: list[tuple[int, bytes]] = []

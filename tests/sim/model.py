@@ -76,6 +76,11 @@ class Model:
         self.promised_never: set[tuple[int, int, int]] = set()
         self.clock_ms = 0  # log time, by batches
 
+    @property
+    def hole(self) -> int:
+        """So many offsets directly below the log's start had no record when they were deleted."""
+        return 0
+
     def apply(self, index: int, data: bytes, answer: Any) -> None:
         if data[0] in (0x10, KAFKA_BATCH):
             self._apply_batch(index, data, answer)

@@ -374,6 +374,7 @@ class Reader:
                     result.behind_ms = behind
             case _:
                 result.offset = partition.log_start_offset
+                result.blanks_below = partition.blanks_below_start
 
     async def highest_time(self, topic: str, index: int) -> int:
         """Find the highest timestamp of a partition that is led here, in microseconds; -1: none.

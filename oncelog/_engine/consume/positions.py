@@ -43,7 +43,9 @@ class LagQuery(NamedTuple):
     offset: int
 
 
-Query = str | int | LagQuery  # "earliest", "latest", a timestamp (us), or a lag in time
+# "earliest", "latest", a timestamp (us), a lag in time, or "deleted": the end of the records that
+# were deleted. It is below the log's start if compaction had removed all those in between before.
+Query = str | int | LagQuery
 
 
 class Positions:
@@ -93,7 +95,7 @@ class Positions:
     async def list_offsets(
         self, queries: dict[TopicPartition, str | int], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return offsets: "earliest", "latest" or a timestamp (µs) for each partition.
+        """Return offsets: "earliest", "latest", "deleted" or a timestamp (µs) for each partition.
 
         Follows leader changes for `timeout_s` (default request_timeout_ms, but at least as long as
         an election takes), then raises an error that names the partitions. -1: no such record.
@@ -215,6 +217,8 @@ class Positions:
         for tp, result in zip(queries, answer.results, strict=True):
             if result.error == log_pb2.PARTITION_ERROR_NONE:
                 found[tp] = result.offset
+                if queries[tp] == "deleted":
+                    found[tp] -= result.blanks_below
                 if isinstance(queries[tp], LagQuery):
                     found[tp] = result.behind_ms if result.HasField("behind_ms") else -1
                 continue
@@ -247,7 +251,7 @@ def _of_partitions(
 
 def _query(tp: TopicPartition, what: Query) -> log_pb2.OffsetQuery:
     query = log_pb2.OffsetQuery(topic=tp.topic, partition=tp.partition)
-    if what == "earliest":
+    if what in ("earliest", "deleted"):
         query.earliest = True
     elif what == "latest":
         query.latest = True

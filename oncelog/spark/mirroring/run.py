@@ -132,6 +132,7 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Ru
     with Planner(SourceOptions.parse(settings.source_options())) as planner:
         # Before the earlier runs are fenced: they go on if the source has no leader.
         starts = planner.earliest(sources)
+        deleted = planner.deleted(sources)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             opened = list(pool.map(lambda p: _open(settings, p), range(settings.partitions)))
         # Asked for last: an earlier run may have copied newer records in the meantime.
@@ -141,7 +142,11 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Ru
     claims: dict[int, RunStart] = {}
     for p, one in enumerate(opened):
         if one.last >= 0:
-            begin = _go_on(settings, sources[p], one.last, starts[sources[p]], ends[sources[p]])
+            _check_end(settings, sources[p], one.last, ends[sources[p]])
+            begin = one.last + 1
+            if begin < deleted[sources[p]] and not settings.skip_deleted:
+                raise _deleted(sources[p], begin, starts[sources[p]], deleted[sources[p]])
+            begin = max(begin, starts[sources[p]])
         elif p in starting:
             begin = starting[p]
         elif filled[targets[p]]:
@@ -176,27 +181,24 @@ def _open(settings: MirrorSettings, partition: int) -> _OpenedTarget:
         return _OpenedTarget(producer.producer_id, producer.epoch, last)
 
 
-def _go_on(settings: MirrorSettings, tp: TopicPartition, last: int, start: int, end: int) -> int:
-    begin = last + 1
-    if begin > end:
+def _check_end(settings: MirrorSettings, tp: TopicPartition, last: int, end: int) -> None:
+    if last + 1 > end:
         raise ConfigError(
             f"source: {tp} ends at offset {end}, but {settings.target_topic!r} has a copy of its "
             f"offset {last}: this is not the topic that the mirror {settings.name!r} copied",
             "source",
         )
-    if begin < start:
-        if not settings.skip_deleted:
-            raise OffsetOutOfRangeError(
-                f"{tp}: retention deleted the offsets {begin} to {start - 1} before they were "
-                "known to be copied; a compacted topic may have had no records there. "
-                "skip_deleted=True goes on without them",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=begin,
-                log_start_offset=start,
-            )
-        return start
-    return begin
+
+
+def _deleted(tp: TopicPartition, begin: int, start: int, deleted: int) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        f"{tp}: retention deleted records of the offsets {begin} to {deleted - 1} before they were "
+        "known to be copied. skip_deleted=True goes on without them",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=begin,
+        log_start_offset=start,
+    )
 
 
 def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> None:

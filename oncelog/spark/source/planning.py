@@ -149,6 +149,15 @@ class Planner:
         cluster = owner_of(self._with_retries(self._admin.describe_cluster))
         return first_offsets(self.options, cluster, topic.topic_id, log_starts)
 
+    def deleted(self, tps: Iterable[TopicPartition]) -> Offsets:
+        """Return the ends of the deleted records: compaction may have left a hole behind them."""
+        wanted: dict[TopicPartition, str | int] = dict.fromkeys(tps, "deleted")
+
+        def ask(consumer: Consumer) -> Offsets:
+            return runtime.run(consumer._fetcher.positions.list_offsets(wanted))
+
+        return self._list(ask) if wanted else {}
+
     def latest(self, tps: Iterable[TopicPartition], at_least: Offsets | None = None) -> Offsets:
         """Return the high watermarks.
 
@@ -328,15 +337,15 @@ class Planner:
 
     def kept(self, starts: Offsets, earliest: Offsets, what: str) -> Offsets:
         """Return the offsets; those below the log's start are moved up to it if allowed."""
-        for tp, at in starts.items():
-            if at < earliest[tp]:
+        for tp, end in self.deleted(tp for tp, at in starts.items() if at < earliest[tp]).items():
+            if starts[tp] < end:
                 self.lost(
                     OffsetOutOfRangeError(
-                        f"{what}: {tp} begins at offset {earliest[tp]}: {at} to "
+                        f"{what}: {tp} begins at offset {earliest[tp]}: {starts[tp]} to "
                         f"{earliest[tp] - 1} are deleted by retention",
                         topic=tp.topic,
                         partition=tp.partition,
-                        offset=at,
+                        offset=starts[tp],
                         log_start_offset=earliest[tp],
                     )
                 )

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from oncelog import Admin, Consumer, InvalidRequestError, Producer, StoredBatch, TopicPartition, aio
 from oncelog.cli.app import run
 from oncelog.console.records import Search, _search
-from oncelog.errors import OutOfOrderError
+from oncelog.errors import OffsetOutOfRangeError, OutOfOrderError
 from oncelog.mirror import Mirror
 from oncelog.spark.mirroring import ranges
 from oncelog.spark.mirroring.run import MirrorSettings, claim
@@ -25,7 +25,9 @@ from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
 from oncelog.spark.source.history import read_both
 from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.reading import read_range, read_stored
+from oncelog.table.files import TableError
 from oncelog.table.run import Archiver, TableSettings
 from oncelog.table.verify import verify
 from tests.integration.client.cancelling import Kit
@@ -131,6 +133,37 @@ def test_a_mirror_copies_records_by_their_offsets(kit: Kit, topic: str) -> None:
     assert [(b.base_sequence, b.last_sequence) for b in stored_of(kit, copy)] == [(1, 10)]
 
 
+def truncate(kit: Kit, topic: str, start: int) -> None:
+    kit.do(lambda: kit.broker.cluster.truncate(topic, 0, start))
+
+
+def mirrored(kit: Kit, topic: str, copy: str) -> int:
+    """Copies up to the end; returns the position."""
+    with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
+        mirror.run(exit_at_end=True)
+        return mirror.progress[0].position
+
+
+def test_a_mirror_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
+    kit: Kit, topic: str
+) -> None:
+    copy = kit.topic()
+    assert mirrored(kit, topic, copy) == LIVE[-1]
+    truncate(kit, topic, END)
+    assert mirrored(kit, topic, copy) == LIVE[-1], "11 to 13 had no records"
+    append(kit, topic, END, END + 4)
+    assert mirrored(kit, topic, copy) == END + 3
+    append(kit, topic, END + 4, END + 8)
+    carry(kit, topic, END + 5, [BLANK, BLANK])
+    truncate(kit, topic, END + 7)
+    with pytest.raises(OffsetOutOfRangeError, match=f"records of the offsets {END + 4} to {END + 4} "):
+        mirrored(kit, topic, copy)
+    with Mirror(topic, copy, bootstrap_servers=kit.servers, skip_deleted=True) as mirror:
+        mirror.run(exit_at_end=True)
+    sequences = [(b.base_sequence, b.last_sequence) for b in stored_of(kit, copy)]
+    assert sequences == [(1, 10), (END, END + 3), (END + 7, END + 7)]
+
+
 def stored_of(kit: Kit, topic: str) -> list[StoredBatch]:
     with Consumer(bootstrap_servers=kit.servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
@@ -153,6 +186,34 @@ def test_sparks_ranges_have_records_alone(kit: Kit, topic: str) -> None:
         assert offsets_in(read_range(options(kit, topic), one, ["offset"])) == [
             offset for offset in LIVE if start <= offset < end
         ]
+
+
+def test_spark_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
+    kit: Kit, topic: str
+) -> None:
+    copy, tp = kit.topic(), TopicPartition(topic, 0)
+    append(kit, topic, END, END + 2)
+    settings = mirroring(kit, topic, copy)
+    claim(settings, {})
+    task = PartitionCopy(settings, 0)
+    for batch in ranges.to_copy(settings, read_stored(options(kit, topic), OffsetRange(tp, 0, END))):
+        task.take(batch)
+    task.finish()
+    truncate(kit, topic, END)
+    assert claim(settings, {})[0].begin == END, "11 to 13 had no records"
+    both = options(kit, topic)
+    with Planner(both) as planner:
+        earliest = planner.earliest([tp])
+        assert planner.kept({tp: 11}, earliest, "checkpoint") == earliest == {tp: END}
+        with pytest.raises(OffsetOutOfRangeError, match="10 to 13 are deleted by retention"):
+            planner.kept({tp: 10}, earliest, "checkpoint")
+    rest = OffsetRange(tp, 11, END + 2)
+    assert offsets_in(read_range(both, rest, ["offset"])) == [END, END + 1]
+    with pytest.raises(OffsetOutOfRangeError, match="10 to 13 were deleted by retention"):
+        list(read_range(both, rest._replace(start=10), ["offset"]))
+    truncate(kit, topic, END + 1)
+    with pytest.raises(OffsetOutOfRangeError, match="records of the offsets 11 to 14 before"):
+        claim(settings, {})
 
 
 def offsets_in(batches: Iterable[Any]) -> list[int]:
@@ -213,6 +274,27 @@ def test_a_table_has_records_alone_and_stays_whole(kit: Kit, topic: str, tmp_pat
     carry(kit, topic, 0, [BLANK] * 2 + [[None, "2"]] + [BLANK] * 3)
     (more,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
     assert more.faults == ["offset 2: offset differs from the topic's"], "the table lacks it"
+
+
+def test_a_table_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
+    kit: Kit, topic: str, tmp_path: Path
+) -> None:
+    append(kit, topic, END, END + 3)
+    archive(kit, topic, tmp_path)
+    append(kit, topic, END + 3, END + 6)
+    carry(kit, topic, END + 3, [BLANK, BLANK, BLANK])
+    truncate(kit, topic, END + 6)
+    archive(kit, topic, tmp_path)
+    append(kit, topic, END + 6, END + 8)
+    archive(kit, topic, tmp_path)
+    whole = [*LIVE, *range(END, END + 3), END + 6, END + 7]
+    assert offsets_of(tmp_path, topic) == whole
+    (found,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    assert (found.faults, found.end, found.records) == ([], END + 8, len(whole))
+    append(kit, topic, END + 8, END + 10)
+    truncate(kit, topic, END + 10)
+    with pytest.raises(TableError, match=rf"records from {END + 8} to {END + 9} are deleted"):
+        archive(kit, topic, tmp_path)
 
 
 def test_spark_reads_tables_with_blanks_by_offsets(kit: Kit, topic: str, tmp_path: Path) -> None:

@@ -210,3 +210,30 @@ def a_cleaning_is_begun_anew_after_its_worker_died() -> None:
         stage.finish()
     if not stage.cleaner(1).counters.passes or not stage.model.blanks:
         raise Violation(f"it is not cleaned: {stage.cleaner(1).counters}")
+
+
+@schedule
+def the_log_knows_the_blanks_below_its_start() -> None:
+    """A follower learns of them by a snapshot, and one that starts again by its state."""
+    with small_steps():
+        stage = KeyedStage()
+        stage.elect(1)
+        stage.produce(1, 20)
+        stage.clean(1)
+        stage.crash(3)
+        stage.produce(1, 4)
+        while not stage.model.hole:
+            first = stage.partition(1).machine.stored.index.at(stage.model.log_start)
+            if first is None:
+                raise Violation("no batch with a blank behind its last record was deleted")
+            stage.partition(1).delete_below(first.last_offset + 1, lambda outcome: None)
+            stage.run(0.5)
+        for _ in range(2):
+            stage.node(1).checkpoint()
+            stage.look(1)
+            stage.run(1.0)
+        stage.start(3)
+        stage.crash(2)
+        stage.start(2)
+        stage.run(3.0)
+        stage.finish()

@@ -7,7 +7,8 @@ key is stored, or if it is a tombstone whose time, since it was carried first, i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from cluster.entries import payload_of
@@ -49,6 +50,11 @@ def rows_of(data: bytes) -> list[Row]:
     return list(map(Row._make, zip(*columns, strict=True)))
 
 
+def blanks_behind(rows: Sequence[Row]) -> int:
+    """Counts the blanks behind the last record."""
+    return len(list(takewhile(BLANK.__eq__, reversed(rows))))
+
+
 def marks_of(data: bytes) -> Iterator[tuple[int, int]]:
     count = _HEADER.unpack_from(data)[6]
     for at in range(len(data) - count * TOMBSTONE_BYTES, len(data), TOMBSTONE_BYTES):
@@ -65,6 +71,10 @@ class KeyedModel(Model):
         self.newest: dict[bytes, int] = {}
         self.marks: dict[int, int] = {}  # offset of a tombstone -> when it may go
         self.blanks = self.dropped = 0  # tombstones: dropped
+
+    @property
+    def hole(self) -> int:
+        return blanks_behind(self.rows[: self.log_start])
 
     def _store(self, index: int, base: int, data: bytes) -> None:
         super()._store(index, base, data)

@@ -17,6 +17,7 @@ from cluster.entries import CarriedEntry, KeyTombstone, pack_carried
 from cluster.partition.replica import Partition
 from oncelog.wire.batch import encode_payload
 from storage.offset_index import IndexEntry
+from tests.sim.compaction.keyed import blanks_behind
 from tests.sim.compaction.keyed import rows_of as rows_of_entry
 from tests.sim.model import contents
 
@@ -46,9 +47,10 @@ def carried(partition: Partition, rows: list[IndexEntry], *, keyed: bool = False
     keyed: their payloads are columns.
     """
     entries = [partition.group.journal.entry(row.raft_index) for row in rows]
-    payload = b"".join(map(contents, entries))
+    payload, blanks = b"".join(map(contents, entries)), 0
     if keyed:
         records = [row for entry in entries for row in rows_of_entry(entry)]
+        blanks = blanks_behind(records)
         keys, values, times = zip(*records, strict=True)
         payload = encode_payload(values, times, keys)
     entry = CarriedEntry(
@@ -62,6 +64,7 @@ def carried(partition: Partition, rows: list[IndexEntry], *, keyed: bool = False
         max_timestamp_us=max(row.max_timestamp_us for row in rows),
         stamp_ms=partition.machine.clock_ms,
         tombstones=() if keyed else (KeyTombstone(rows[0].base_offset, 1),),
+        blanks_behind=blanks,
     )
     return pack_carried(entry, payload)
 

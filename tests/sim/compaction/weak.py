@@ -27,6 +27,8 @@ CAUGHT_BY = {
     "unknown-keys-go": "a_topic_is_cleaned_by_key",
     "newest-of-the-read-part": "a_topic_is_cleaned_by_key",
     "refused-batch-passed-over": "a_cleaning_ends_at_a_batch_that_was_not_carried",
+    "records-taken-for-blanks": "the_log_knows_the_blanks_below_its_start",
+    "hole-missing-from-the-state": "the_log_knows_the_blanks_below_its_start",
 }
 
 
@@ -138,3 +140,25 @@ def carried_missing_from_snapshot() -> Any:
 @mutation("the log's start moves while a carried batch is in flight")
 def log_start_beside_a_carried_batch() -> Any:
     return [(Leadership, "carry", Leadership.propose)]
+
+
+@mutation("a record behind the last blank goes as a blank")
+def records_taken_for_blanks() -> Any:
+    count = by_key._blanks_behind
+    return [(by_key, "_blanks_behind", lambda group: min(count(group) + 1, len(_rows(group))))]
+
+
+def _rows(group: Any) -> range:
+    return range(group[0].batch.base_offset, group[-1].batch.end)
+
+
+@mutation("a saved state does not hold the blanks below the log's start")
+def hole_missing_from_the_state() -> Any:
+    load = CarriedRanges.load
+
+    def without(data: bytes, log_start: int, next_offset: int) -> CarriedRanges:
+        loaded = load(data, log_start, next_offset)
+        loaded.hole = 0
+        return loaded
+
+    return [(CarriedRanges, "load", without)]

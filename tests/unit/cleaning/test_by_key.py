@@ -283,6 +283,33 @@ def test_groups_are_bounded_and_transactions_stay_together(monkeypatch: pytest.M
     assert (piece.base_offset, piece.end) == (0, 12)
 
 
+@pytest.mark.parametrize(
+    ("rows", "later", "blanks"),
+    [
+        ([(b"a", b"1"), (b"b", b"2")], [b"a"], 0),
+        ([(b"a", b"1"), (b"b", b"2")], [b"b"], 1),
+        ([(b"a", b"1"), (b"b", b"2")], [b"a", b"b"], 2),
+        ([(b"a", b"1"), (b"b", None), (None, None)], [b"a"], 1),  # a tombstone is a record
+        ([(None, b"1"), (b"b", b"2")], [b"b"], 1),
+    ],
+)
+def test_a_carried_batch_counts_the_blanks_behind_its_last_record(
+    rows: list[Row], later: list[bytes], blanks: int
+) -> None:
+    base = len(rows)
+    newer = plain(base, [(key, b"new") for key in later], index=2)
+    terms = CleaningTerms(10, KEEP_MS)
+    (piece,) = cleaned([plain(0, rows)], terms, [plain(0, rows), newer])
+    assert unpack_carried(piece.data).blanks_behind == blanks
+    # Its batch, with nothing more to remove, in one with the next.
+    again = terms._replace(again_below=9)
+    (alone,) = cleaned([as_stored(piece, 5)], again)
+    assert unpack_carried(alone.data).blanks_behind == blanks
+    moved = as_stored(alone, 6)._replace(base_offset=base, end=2 * base)
+    (both,) = cleaned([as_stored(piece, 5), moved], again)
+    assert unpack_carried(both.data).blanks_behind == blanks + (base if blanks == base else 0)
+
+
 def test_small_carried_batches_become_one() -> None:
     """Of like size only, so that each record is carried few times."""
     terms, log = CleaningTerms(1, 1), list[SourceBatch]()

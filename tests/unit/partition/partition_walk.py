@@ -126,6 +126,7 @@ class Walk:
         entry = CarriedEntry(
             0, count, crc32c.crc32c(b"kept"), base, rng.choice((0, 1 << 40)), 1, self.now_ms, 1,
             self.now_ms, (KeyTombstone(base, rng.randrange(9)),) * rng.randrange(3),
+            rng.choice((0, count // 2, count)),
         )  # fmt: skip
         return pack_carried(entry, b"kept")
 

@@ -37,8 +37,9 @@ NEWEST = 1 << 40
 
 def carried(base: int, count: int, guard: int = NEWEST, freed: int = 0, **fields: Any) -> bytes:
     payload = b"%d+%d" % (base, count)
-    crc = crc32c.crc32c(payload)
-    entry = CarriedEntry(0, count, crc, base, guard, freed, 1, 1, fields.get("stamp_ms", 1))
+    crc, stamp_ms = crc32c.crc32c(payload), fields.get("stamp_ms", 1)
+    blanks = fields.get("blanks", 0)
+    entry = CarriedEntry(0, count, crc, base, guard, freed, 1, 1, stamp_ms, (), blanks)
     return pack_carried(entry, payload)
 
 
@@ -92,7 +93,7 @@ def test_ranges_by_offset() -> None:
     assert (
         ranges.dump() == CarriedRanges([CarriedRange(10, 20, 12), CarriedRange(30, 10, 9)]).dump()
     )
-    ranges.trim_below(30)
+    ranges.trim_below(30, 10)
     assert (len(ranges), ranges.oldest_index(100)) == (1, 9)
 
 
@@ -285,6 +286,40 @@ def test_the_log_starts_at_no_offset_inside_a_carried_batch() -> None:
     assert replica.part.dump()[4] == 3, "nothing carried is left, only the runs"
 
 
+@pytest.mark.parametrize(
+    ("blanks", "starts", "hole"),
+    [
+        ((0, 0), (8,), 0),
+        ((0, 3), (8,), 3),  # behind the last record
+        ((1, 4), (8,), 5),  # a batch of blanks, and the end of the one before it
+        ((4, 4), (8,), 8),
+        ((4, 4), (4, 8), 8),  # a hole goes on from one deletion to the next
+        ((1, 2), (4, 8), 2),
+        ((4, 4), (8, 12), 0),  # a batch that was not carried has records
+    ],
+)
+def test_the_log_knows_whether_records_were_deleted(
+    blanks: tuple[int, int], starts: tuple[int, ...], hole: int
+) -> None:
+    replica, start = Replica(), 0
+    for first in range(0, 12, 4):
+        replica.batch(first, 4)
+    for first in range(12, 14):
+        replica.batch(first)
+    assert not replica.put(carried(0, 4, blanks=5)), "it has four"
+    for base, count in zip((0, 4), blanks, strict=True):
+        assert replica.put(carried(base, 4, blanks=count))
+    for following in starts:
+        replica.put(pack_log_start(LogStartEntry(start, following, 0, 1)))
+        start = following
+    assert (replica.part.log_start_offset, replica.part.blanks_below_start) == (start, hole)
+    state = replica.part.dump()
+    replica.part.restore(None, 0)
+    assert replica.part.blanks_below_start == 0
+    replica.part.restore(replica.part.load(state), len(replica.log.entries))
+    assert (replica.part.blanks_below_start, replica.part.dump()) == (hole, state)
+
+
 def test_a_state_that_carried_nothing_is_as_it_was() -> None:
     replica = Replica()
     replica.batch(0, 4)
@@ -299,13 +334,15 @@ def test_a_state_that_carried_nothing_is_as_it_was() -> None:
 
 @pytest.mark.parametrize(
     "ranges",
-    [[(0, 5, 1)], [(0, 0, 1)], [(2, 2, 1), (1, 1, 2)], [(0, 2, 1), (1, 2, 2)]],
-    ids=["above the end", "empty", "not in order", "one over the other"],
+    [[(0, 5, 1)], [(0, 0, 1)], [(2, 2, 1), (1, 1, 2)], [(0, 2, 1), (1, 2, 2)], [(0, 2, 1, 3)]],
+    ids=["above the end", "empty", "not in order", "one over the other", "more blanks than rows"],
 )
-def test_ranges_that_cannot_be_are_damage(ranges: list[tuple[int, int, int]]) -> None:
-    dump = CarriedRanges(map(CarriedRange._make, ranges)).dump()
+def test_ranges_that_cannot_be_are_damage(ranges: list[tuple[int, ...]]) -> None:
+    dump = CarriedRanges(CarriedRange(*one) for one in ranges).dump()
     with pytest.raises(ValueError, match=r"carried ranges|lies where"):
         CarriedRanges.load(dump, 0, 4)
+    with pytest.raises(ValueError, match="a hole of 5 offsets"):
+        CarriedRanges.load(CarriedRanges(hole=5).dump(), 4, 9)
 
 
 def test_the_log_is_kept_for_the_lowest_index() -> None:

@@ -1059,7 +1059,10 @@ type OffsetResult struct {
 	Offset        int64                  `protobuf:"varint,7,opt,name=offset,proto3" json:"offset,omitempty"` // -1: no such record
 	// Of `behind`: between the append times of the two batches, 0 at the end. Absent if it is not
 	// known, and from a node of an older release.
-	BehindMs      *int64 `protobuf:"varint,8,opt,name=behind_ms,json=behindMs,proto3,oneof" json:"behind_ms,omitempty"`
+	BehindMs *int64 `protobuf:"varint,8,opt,name=behind_ms,json=behindMs,proto3,oneof" json:"behind_ms,omitempty"`
+	// Of `earliest`: so many offsets directly below `offset` had no record when they were deleted,
+	// since compaction had removed it before. A node of an older release answers 0.
+	BlanksBelow   int64 `protobuf:"varint,9,opt,name=blanks_below,json=blanksBelow,proto3" json:"blanks_below,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1146,6 +1149,13 @@ func (x *OffsetResult) GetOffset() int64 {
 func (x *OffsetResult) GetBehindMs() int64 {
 	if x != nil && x.BehindMs != nil {
 		return *x.BehindMs
+	}
+	return 0
+}
+
+func (x *OffsetResult) GetBlanksBelow() int64 {
+	if x != nil {
+		return x.BlanksBelow
 	}
 	return 0
 }
@@ -1424,7 +1434,7 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\ftimestamp_us\x18\x05 \x01(\x03H\x00R\vtimestampUs\x12\x18\n" +
 	"\x06behind\x18\x06 \x01(\x03H\x00R\x06behindB\n" +
 	"\n" +
-	"\bposition\"\x9a\x02\n" +
+	"\bposition\"\xbd\x02\n" +
 	"\fOffsetResult\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x120\n" +
@@ -1433,7 +1443,8 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\tleader_id\x18\x05 \x01(\x05R\bleaderId\x12%\n" +
 	"\x0eleader_address\x18\x06 \x01(\tR\rleaderAddress\x12\x16\n" +
 	"\x06offset\x18\a \x01(\x03R\x06offset\x12 \n" +
-	"\tbehind_ms\x18\b \x01(\x03H\x00R\bbehindMs\x88\x01\x01B\f\n" +
+	"\tbehind_ms\x18\b \x01(\x03H\x00R\bbehindMs\x88\x01\x01\x12!\n" +
+	"\fblanks_below\x18\t \x01(\x03R\vblanksBelowB\f\n" +
 	"\n" +
 	"_behind_ms\"I\n" +
 	"\x13ListOffsetsResponse\x122\n" +

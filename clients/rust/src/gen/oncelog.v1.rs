@@ -2035,6 +2035,10 @@ pub struct OffsetResult {
     /// known, and from a node of an older release.
     #[prost(int64, optional, tag = "8")]
     pub behind_ms: ::core::option::Option<i64>,
+    /// Of `earliest`: so many offsets directly below `offset` had no record when they were deleted,
+    /// since compaction had removed it before. A node of an older release answers 0.
+    #[prost(int64, tag = "9")]
+    pub blanks_below: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListOffsetsResponse {
