@@ -248,7 +248,9 @@ class Cluster:
             [None if pair[n] is None else str(pair[n]).encode() for pair in records] for n in (0, 1)
         )
         payload = payloads.pack(values, payloads.OTHERS_US, keys)
-        records_end = max((n for n, pair in enumerate(records, 1) if pair != [None, None]), default=0)
+        records_end = max(
+            (n for n, pair in enumerate(records, 1) if pair != [None, None]), default=0
+        )
         blanks = len(records) - records_end
         self.partitions[topic, partition].carry(offset, len(records), payload, blanks)
 

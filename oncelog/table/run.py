@@ -235,7 +235,7 @@ class Archiver:
             self._consumer.seek(tp, part.next)
 
     def _check_gap(self, tp: TopicPartition, begin: int) -> None:
-        """Raises TableError if records from `begin` on are deleted, not only what compaction left."""
+        """Raises TableError if records from `begin` on are deleted, not only blanks."""
         query = self._consumer._fetcher.positions.list_offsets({tp: "deleted"})
         if begin < (end := runtime.run(query)[tp]):
             raise TableError(

@@ -156,7 +156,9 @@ def test_a_mirror_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     append(kit, topic, END + 4, END + 8)
     carry(kit, topic, END + 5, [BLANK, BLANK])
     truncate(kit, topic, END + 7)
-    with pytest.raises(OffsetOutOfRangeError, match=f"records of the offsets {END + 4} to {END + 4} "):
+    with pytest.raises(
+        OffsetOutOfRangeError, match=f"records of the offsets {END + 4} to {END + 4} "
+    ):
         mirrored(kit, topic, copy)
     with Mirror(topic, copy, bootstrap_servers=kit.servers, skip_deleted=True) as mirror:
         mirror.run(exit_at_end=True)
@@ -196,7 +198,9 @@ def test_spark_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     settings = mirroring(kit, topic, copy)
     claim(settings, {})
     task = PartitionCopy(settings, 0)
-    for batch in ranges.to_copy(settings, read_stored(options(kit, topic), OffsetRange(tp, 0, END))):
+    for batch in ranges.to_copy(
+        settings, read_stored(options(kit, topic), OffsetRange(tp, 0, END))
+    ):
         task.take(batch)
     task.finish()
     truncate(kit, topic, END)

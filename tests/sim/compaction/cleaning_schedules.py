@@ -216,18 +216,21 @@ def a_cleaning_is_begun_anew_after_its_worker_died() -> None:
 def the_log_knows_the_blanks_below_its_start() -> None:
     """A follower learns of them by a snapshot, and one that starts again by its state."""
     with small_steps():
-        stage = KeyedStage()
+        stage, holes = KeyedStage(), list[int]()
         stage.elect(1)
-        stage.produce(1, 20)
-        stage.clean(1)
-        stage.crash(3)
-        stage.produce(1, 4)
-        while not stage.model.hole:
+        for batches in (14, 20):
+            stage.produce(1, batches)
+            stage.clean(1)
             first = stage.partition(1).machine.stored.index.at(stage.model.log_start)
-            if first is None:
-                raise Violation("no batch with a blank behind its last record was deleted")
+            assert first is not None
             stage.partition(1).delete_below(first.last_offset + 1, lambda outcome: None)
             stage.run(0.5)
+            holes.append(stage.partition(1).blanks_below_start)
+            if holes[-1] != stage.model.hole:
+                raise Violation(f"a hole of {holes[-1]}, not {stage.model.hole}")
+        assert holes[0] == 0 < holes[1], "records went first, then nothing but blanks"
+        stage.crash(3)
+        stage.produce(1, 4)
         for _ in range(2):
             stage.node(1).checkpoint()
             stage.look(1)
