@@ -105,8 +105,8 @@ class CarriedEntry(NamedTuple):
     """Header of a carried batch, with the tombstones behind its payload.
 
     crc: of the payload. base_offset: of its first record. guard: the highest Raft index among the
-    entries that it replaces. freed_bytes: theirs. append_time_ms: their newest. blanks_behind: those
-    behind its last record.
+    entries that it replaces. freed_bytes: theirs. append_time_ms: their newest. blanks_behind:
+    those behind its last record.
     """
 
     codec: int

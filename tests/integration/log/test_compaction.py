@@ -17,13 +17,14 @@ from oncelog.cli import load
 from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import STEADY
 from tests.integration.kafka import kafka_rig
-from tests.integration.records import read_all
+from tests.integration.records import read_all, stored_batches
 from tests.integration.waiting import eventually
 
 SOON = {"retention_check_ms": 300, "cleaner_bytes_per_s": 0}
 # All records are due at the next look.
 COMPACT = TopicConfig(cleanup_policy=CleanupPolicy.COMPACT, max_compaction_lag_ms=1)
 BATCHES, RECORDS, KEYS = 12, 5, 7
+MANY = 250_000  # records of one key: a batch of blanks has 60,000 at most
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +164,20 @@ def test_kafkas_clients_compact_a_topic_and_read_what_is_left(
     (described,) = client.describe_configs([resource]).values()
     values = {name: entry.value for name, entry in described.result(60).items()}
     assert values.items() >= settings.items()
+
+
+def test_kafkas_clients_pass_blanks_that_are_larger_than_their_fetches(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    """Each answer has one batch, and some have no record at all."""
+    admin.create_topic(topic, 1, 3, COMPACT)
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(MANY):
+            producer.send(topic, b"%d" % number, key=b"same" if number else b"other")
+        producer.flush()
+    eventually(lambda: shown(cluster, topic) == [0, MANY - 1], "all is cleaned")
+    batches = stored_batches(cluster.bootstrap, topic)
+    assert len([batch for batch in batches if not batch.records()]) >= 2
+    small = {"bootstrap.servers": kafka_rig.servers(cluster), "fetch.message.max.bytes": 1}
+    found = kafka_rig.read_with(small, topic, 0, 2)
+    assert [message.offset() for message in found] == [0, MANY - 1]
