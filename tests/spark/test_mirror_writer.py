@@ -420,7 +420,7 @@ def test_a_source_that_was_made_again_is_refused(settings: Make, producer: Produ
     # Before the run's id was ever written, only the offsets can tell.
     shorter = TopicPartition(run.source_topic, 0)
     with pytest.raises(ConfigError, match=r"ends at offset 5, but .* has a copy of its offset 9"):
-        mirror_run._go_on(run, shorter, 9, 0, 5)
+        mirror_run._go_on(run, shorter, 9, 0, 0, 5)
 
 
 def test_a_target_with_other_records_needs_a_word(settings: Make, producer: Producer) -> None:
@@ -476,9 +476,10 @@ def test_what_retention_deleted_is_said(settings: Make) -> None:
     run = settings()
     tp = TopicPartition(run.source_topic, 0)
     with pytest.raises(OffsetOutOfRangeError, match="the offsets 10 to 19 before they were"):
-        mirror_run._go_on(run, tp, 9, 20, 30)
-    assert mirror_run._go_on(replace(run, skip_deleted=True), tp, 9, 20, 30) == 20
-    assert mirror_run._go_on(run, tp, 19, 20, 30) == 20
+        mirror_run._go_on(run, tp, 9, 20, 20, 30)
+    assert mirror_run._go_on(replace(run, skip_deleted=True), tp, 9, 20, 20, 30) == 20
+    assert mirror_run._go_on(run, tp, 19, 20, 20, 30) == 20
+    assert mirror_run._go_on(run, tp, 9, 20, 10, 30) == 20, "compaction had removed those"
 
 
 def test_sequences_may_be_an_arrow_array(cluster: LocalCluster, admin: Admin, topic: str) -> None:

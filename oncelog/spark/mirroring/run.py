@@ -142,11 +142,8 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Ru
     claims: dict[int, RunStart] = {}
     for p, one in enumerate(opened):
         if one.last >= 0:
-            _check_end(settings, sources[p], one.last, ends[sources[p]])
-            begin = one.last + 1
-            if begin < deleted[sources[p]] and not settings.skip_deleted:
-                raise _deleted(sources[p], begin, starts[sources[p]], deleted[sources[p]])
-            begin = max(begin, starts[sources[p]])
+            tp = sources[p]
+            begin = _go_on(settings, tp, one.last, starts[tp], deleted[tp], ends[tp])
         elif p in starting:
             begin = starting[p]
         elif filled[targets[p]]:
@@ -181,24 +178,27 @@ def _open(settings: MirrorSettings, partition: int) -> _OpenedTarget:
         return _OpenedTarget(producer.producer_id, producer.epoch, last)
 
 
-def _check_end(settings: MirrorSettings, tp: TopicPartition, last: int, end: int) -> None:
-    if last + 1 > end:
+def _go_on(
+    settings: MirrorSettings, tp: TopicPartition, last: int, start: int, deleted: int, end: int
+) -> int:
+    """Return the next offset to copy. `deleted`: the end of the deleted records."""
+    begin = last + 1
+    if begin > end:
         raise ConfigError(
             f"source: {tp} ends at offset {end}, but {settings.target_topic!r} has a copy of its "
             f"offset {last}: this is not the topic that the mirror {settings.name!r} copied",
             "source",
         )
-
-
-def _deleted(tp: TopicPartition, begin: int, start: int, deleted: int) -> OffsetOutOfRangeError:
-    return OffsetOutOfRangeError(
-        f"{tp}: retention deleted records of the offsets {begin} to {deleted - 1} before they were "
-        "known to be copied. skip_deleted=True goes on without them",
-        topic=tp.topic,
-        partition=tp.partition,
-        offset=begin,
-        log_start_offset=start,
-    )
+    if begin < deleted and not settings.skip_deleted:
+        raise OffsetOutOfRangeError(
+            f"{tp}: retention deleted records of the offsets {begin} to {deleted - 1} before they "
+            "were known to be copied. skip_deleted=True goes on without them",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=begin,
+            log_start_offset=start,
+        )
+    return max(begin, start)
 
 
 def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> None:
