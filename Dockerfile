@@ -13,12 +13,19 @@
 # scripts/image builds it for a release: with the base's digest, labels and a bill of materials.
 #
 # BASE is any Debian-like image with Python 3.11 or later, its venv and pip.
+# BUILD_BASE is the same for this machine's processor; a registry has both under one name.
 # Packages come from the index at their locked versions or, without network,
 # from ./wheelhouse (scripts/wheelhouse fills it on a machine that has one).
 ARG BASE=python:3.12-slim
+ARG BUILD_BASE=${BASE}
 
-FROM ${BASE} AS build
+FROM ${BASE} AS target
+
+# All that runs runs here, so an image for another processor needs no emulation.
+# "linux" is this machine's processor, for a builder that does not know BUILDPLATFORM.
+FROM --platform=${BUILDPLATFORM:-linux} ${BUILD_BASE} AS build
 ARG UV_VERSION=0.13.8
+ARG TARGETARCH
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore \
     UV_NO_CACHE=1 UV_LINK_MODE=copy UV_NO_PYTHON_DOWNLOADS=1
 WORKDIR /build
@@ -26,15 +33,22 @@ WORKDIR /build
 COPY pyproject.toml uv.lock wheelhous[e] /build/
 COPY packaging/server/pyproject.toml /build/packaging/server/
 RUN set -eu; \
+    case "${TARGETARCH:-}" in \
+      amd64) set -- --python-platform x86_64-manylinux_2_28 ;; \
+      arm64) set -- --python-platform aarch64-manylinux_2_28 ;; \
+    esac; \
+    set -- "$@" --python /opt/venv/bin/python; \
+    offline=""; \
+    if [ -f requirements.txt ]; then offline="--no-index --find-links /build"; fi; \
     python3 -m venv /opt/venv; \
-    if [ -f requirements.txt ]; then \
-      /opt/venv/bin/python -m pip install --no-index --find-links /build -r requirements.txt; \
+    /opt/venv/bin/python -m pip install --target /tmp/uv ${offline} "uv==${UV_VERSION}"; \
+    if [ -n "${offline}" ]; then \
+      /tmp/uv/bin/uv pip sync "$@" ${offline} requirements.txt; \
     else \
-      /opt/venv/bin/python -m pip install --target /tmp/uv "uv==${UV_VERSION}"; \
-      UV_PROJECT_ENVIRONMENT=/opt/venv /tmp/uv/bin/uv sync --locked --no-install-project \
-        --python /opt/venv/bin/python --extra node --extra console; \
-      rm -rf /tmp/uv; \
+      UV_PROJECT_ENVIRONMENT=/opt/venv /tmp/uv/bin/uv sync "$@" --locked --no-install-project \
+        --extra node --extra console; \
     fi; \
+    rm -rf /tmp/uv; \
     rm -rf /opt/venv/lib/python*/site-packages/pip /opt/venv/lib/python*/site-packages/pip-*; \
     /opt/venv/bin/python -m compileall -q /opt/venv/lib
 
@@ -46,21 +60,31 @@ RUN set -eu; \
     printf '#!/bin/sh\nexec /opt/venv/bin/python -c "from oncelog.cli import main; main()" "$@"\n' \
       > /opt/venv/bin/oncelog; \
     chmod 755 /opt/venv/bin/oncelog; \
-    cd /app; /opt/venv/bin/python -c "import oncelog, cluster, storage"
+    case "${TARGETARCH:-}-$(uname -m)" in \
+      amd64-aarch64 | arm64-x86_64) ;; \
+      *) cd /app; /opt/venv/bin/python -c "import oncelog, cluster, storage" ;; \
+    esac
 
-FROM ${BASE}
-COPY --from=build /opt/venv /opt/venv
-COPY --from=build /app /app
+COPY --from=target /etc/passwd /etc/group /target/etc/
+COPY --from=target /usr/lib/os-release /target/usr/lib/
+COPY --from=target /var/lib/dpkg/status /target/var/lib/dpkg/
+COPY packaging/image/sbom.py /build/
 ARG VERSION=0.1.0
-# What is installed: docker run --rm --entrypoint cat IMAGE /usr/share/oncelog/sbom.cdx.json
-COPY packaging/image/sbom.py /usr/share/oncelog/
-RUN /opt/venv/bin/python -I -B /usr/share/oncelog/sbom.py "${VERSION}" \
-    > /usr/share/oncelog/sbom.cdx.json
 # The user's number is fixed, so that a volume fits the next image as well.
 RUN set -eu; \
-    echo "oncelog:x:10001:" >> /etc/group; \
-    echo "oncelog:x:10001:10001::/data:/usr/sbin/nologin" >> /etc/passwd; \
-    mkdir -p /data /certs; chown 10001:10001 /data /certs; chmod 750 /data /certs
+    /opt/venv/bin/python -I -B sbom.py "${VERSION}" /target > sbom.cdx.json; \
+    echo "oncelog:x:10001:" >> /target/etc/group; \
+    echo "oncelog:x:10001:10001::/data:/usr/sbin/nologin" >> /target/etc/passwd; \
+    mkdir -p /target/own; mkdir -m 750 /target/own/data /target/own/certs
+
+FROM target
+ARG VERSION=0.1.0
+COPY --from=build /opt/venv /opt/venv
+COPY --from=build /app /app
+COPY --from=build /target/etc/ /etc/
+COPY --from=build --chown=10001:10001 /target/own/ /
+# What is installed: docker run --rm --entrypoint cat IMAGE /usr/share/oncelog/sbom.cdx.json
+COPY --from=build /build/sbom.cdx.json /usr/share/oncelog/
 # GRPC_DNS_RESOLVER: see docker-compose.yml.
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONPATH=/app \

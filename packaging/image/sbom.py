@@ -1,9 +1,9 @@
 """Writes a software bill of materials of an image, CycloneDX 1.5, from what is installed in it.
 
-    python sbom.py VERSION > sbom.cdx.json
+    python sbom.py VERSION ROOT > sbom.cdx.json
 
-It lists the distributions of this Python and its base, and the packages in Debian's list. It needs
-the standard library only and gives the same bytes for the same content.
+It lists the distributions of this Python and its base, and the packages in Debian's list below
+ROOT. It needs the standard library only and gives the same bytes for the same content.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-DEBIAN_LIST = Path("/var/lib/dpkg/status")
-SYSTEM = Path("/etc/os-release")
+DEBIAN_LIST = "var/lib/dpkg/status"
+SYSTEM = "usr/lib/os-release"
 
 Component = dict[str, Any]
 
@@ -65,14 +65,14 @@ def bill(version: str, components: Iterable[Component]) -> dict[str, Any]:
     }
 
 
-def main(version: str) -> None:
+def main(version: str, root: Path) -> None:
     base = sysconfig.get_path("purelib", "posix_prefix", {"base": sys.base_prefix})
     components = list(of_python(importlib.metadata.distributions(path=[*sys.path, base])))
-    if DEBIAN_LIST.is_file():
-        components += of_debian(DEBIAN_LIST.read_text(), SYSTEM.read_text())
+    if (root / DEBIAN_LIST).is_file():
+        components += of_debian((root / DEBIAN_LIST).read_text(), (root / SYSTEM).read_text())
     json.dump(bill(version, components), sys.stdout, indent=1)
     print()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -32,7 +32,7 @@ Version: 1:2.0
 
 
 def test_the_bill_names_what_is_installed() -> None:
-    command = [sys.executable, "-I", "-B", str(SCRIPT), "1.2.3"]
+    command = [sys.executable, "-I", "-B", str(SCRIPT), "1.2.3", "/"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     bill = json.loads(done.stdout)
     assert bill["metadata"]["component"]["version"] == "1.2.3"
@@ -55,6 +55,14 @@ def test_the_labels() -> None:
         assert {*re.findall(r"\$\{(\w+)\}", text)} <= filled, f"scripts/image does not fill {name}"
     asked = "title description url source documentation vendor licenses version revision created"
     assert {name for name, _ in labels} == {*asked.split(), "base.name", "base.digest"}
+
+
+def test_nothing_runs_on_the_processor_of_the_image() -> None:
+    """Else an image for another processor needs an emulation of it."""
+    stages = re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]
+    here = [stage for stage in stages if "--platform=${BUILDPLATFORM" in stage]
+    assert [stage.count("\nRUN ") for stage in here] == [3]
+    assert not any("\nRUN " in stage for stage in stages if stage not in here)
 
 
 def test_the_health_check_imports_nothing_that_takes_time() -> None:
