@@ -182,14 +182,12 @@ def _replacing(node: NodeContext, change: meta.ChangeNode, lost: Sequence[str]) 
 
 
 def _after_replacing(node: NodeContext, number: int) -> str:
-    view = node.metadata.membership
-    if number not in view.leaving:
+    if number not in node.metadata.membership.leaving:
         return f"then node {number} may join: start it with an empty data directory"
-    if view.own.replicas and number not in view.own.replicas:
-        return f"node {rules.being_removed(number)}"
     return (
-        f"then node {number} is forgotten, as it is being removed: no new directory of it joins, "
-        f"unless you cancel the removal (`oncelog node remove {number} --cancel`)"
+        f"then node {number} is forgotten, as it is being removed; until then no new directory of "
+        f"it joins. If it shall stay, cancel the removal before you replace it (`oncelog node "
+        f"remove {number} --cancel`), or add it again afterwards"
     )
 
 

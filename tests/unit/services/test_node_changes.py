@@ -113,8 +113,8 @@ async def test_a_removal_goes_on_when_the_disk_is_lost(removed_first: bool) -> N
         if action == meta.NODE_ACTION_REPLACE:
             said = node_changes.effects(node, await node_changes.command(node, request))
         assert not node.apply(named(action, 3)).message
-    until_now = "no new directory of it joins, unless you cancel the removal"
-    assert (until_now in said[-1]) == removed_first
+    before = "If it shall stay, cancel the removal before you replace it"
+    assert (before in said[-1]) == removed_first
     assert ("may join" in said[-1]) != removed_first
     assert not node.apply(own(2, 1, 2, 4, 5)).message
     view = node.metadata.membership
