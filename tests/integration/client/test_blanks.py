@@ -96,6 +96,15 @@ async def test_python_clients_read_records_alone(kit: Kit, topic: str) -> None:
         assert arrow == [[9], [10]], "no batch is empty"
 
 
+def test_a_read_at_a_removed_offset_goes_on_at_the_next_record(kit: Kit, topic: str) -> None:
+    with Consumer(bootstrap_servers=kit.servers, auto_offset_reset="none") as consumer:
+        consumer.assign([(topic, 0)])
+        for start in range(LIVE[-1] + 1):
+            consumer.seek((topic, 0), start)
+            ((first, *_),) = consumer.getmany(timeout_ms=60_000).values()
+            assert first.offset == next(offset for offset in LIVE if offset >= start)
+
+
 async def some(client: aio.Consumer, count: int) -> Any:
     while count > 0:
         for records in (await client.getmany(timeout_ms=60_000, max_records=2)).values():

@@ -213,6 +213,25 @@ def a_cleaning_is_begun_anew_after_its_worker_died() -> None:
 
 
 @schedule
+def a_topic_that_is_overwritten_under_many_leaders_stays_short() -> None:
+    """No leadership leaves entries in the log, nor batches that are never cleaned."""
+    stage, kept = KeyedStage(), list[int]()
+    stage.elect(1)
+    for number in range(24):
+        leader = 1 + number % 3
+        stage.produce(leader, 2)
+        stage.clean(leader)
+        stage.node(leader).checkpoint()
+        stage.look(leader)
+        journal = stage.group(leader).journal
+        kept.append(journal.last_index - journal.base_index)
+        stage.transfer(leader, 1 + (number + 1) % 3)
+    stage.finish()
+    if max(kept[12:]) > max(kept[:12]):
+        raise Violation(f"the log grows from leader to leader: {kept}")
+
+
+@schedule
 def the_log_knows_the_blanks_below_its_start() -> None:
     """A follower learns of them by a snapshot, and one that starts again by its state."""
     with small_steps():

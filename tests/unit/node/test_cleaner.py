@@ -590,6 +590,23 @@ def walked(seeds: range) -> tuple[int, int, int]:
     return blanks, batches, broken_off
 
 
+@pytest.mark.parametrize("batches", [1, 3], ids=["rows copied", "one row for the run"])
+def test_a_record_stays_whose_key_is_newer_only_in_an_aborted_transaction(batches: int) -> None:
+    """Also at a replica that was away over the abort and the cleaning."""
+    replica = filled(4)
+    state, applied = replica.part.dump(), len(replica.log.entries)
+    for first in range(batches):
+        assert replica.put_rows([(b"key", None)], first, number=7, pid=2) == "STAGED"
+    replica.clean()
+    replica.finish(7, 2, batches - 1, commit=False)
+    replica.put_rows([(b"other", b"1")], 4)
+    replica.clean()
+    assert replica.check() == 3
+    before = replica.part.dump()
+    replica.restart(state, applied)
+    assert (replica.check(), replica.part.dump()) == (3, before)
+
+
 def test_transactions_beside_carried_batches() -> None:
     blanks, batches, broken_off = walked(range(20))
     assert blanks > 250 and batches > 50 and not broken_off, (blanks, batches, broken_off)
