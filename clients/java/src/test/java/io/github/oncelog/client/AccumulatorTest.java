@@ -64,6 +64,7 @@ class AccumulatorTest {
     all.putOff(4900 * Times.SECOND, later);
     assertEquals(List.of(), all.expire(later));
     all.putOff(60_000 * Times.SECOND, later);
-    assertEquals(1, all.expire(later + 1000 * Times.SECOND).size(), "but for its whole time from then on");
+    assertEquals(
+        1, all.expire(later + 1000 * Times.SECOND).size(), "but for its whole time from then on");
   }
 }
