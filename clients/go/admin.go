@@ -149,6 +149,16 @@ func (a *Admin) DescribeTopics(ctx context.Context, names ...string) ([]TopicInf
 func (c TopicConfig) message() *pb.TopicConfig {
 	message := &pb.TopicConfig{
 		RetentionMs: c.RetentionMs, RetentionBytes: c.RetentionBytes, MaxBatchBytes: c.MaxBatchBytes,
+		MinCompactionLagMs: c.MinCompactionLagMs, MaxCompactionLagMs: c.MaxCompactionLagMs,
+		DeleteRetentionMs: c.DeleteRetentionMs, MinCleanableDirtyRatio: c.MinCleanableDirtyRatio,
+	}
+	switch c.CleanupPolicy {
+	case CleanupPolicyDelete:
+		message.CleanupPolicy = pb.CleanupPolicy_CLEANUP_POLICY_DELETE.Enum()
+	case CleanupPolicyCompact:
+		message.CleanupPolicy = pb.CleanupPolicy_CLEANUP_POLICY_COMPACT.Enum()
+	case CleanupPolicyCompactDelete:
+		message.CleanupPolicy = pb.CleanupPolicy_CLEANUP_POLICY_COMPACT_DELETE.Enum()
 	}
 	switch c.ExpectedOffsets {
 	case ExpectedOffsetsIgnored:
@@ -162,11 +172,23 @@ func (c TopicConfig) message() *pb.TopicConfig {
 func topicInfo(topic *pb.TopicInfo) TopicInfo {
 	info := TopicInfo{
 		Name: topic.GetName(), TopicID: topic.GetTopicId(), CreatedMs: topic.GetCreatedMs(),
-		Config: TopicConfig{ExpectedOffsets: ExpectedOffsetsChecked},
+		Config: TopicConfig{
+			ExpectedOffsets: ExpectedOffsetsChecked, CleanupPolicy: CleanupPolicyDelete,
+		},
 	}
 	if config := topic.GetConfig(); config != nil {
 		info.Config.RetentionMs, info.Config.RetentionBytes = config.RetentionMs, config.RetentionBytes
 		info.Config.MaxBatchBytes = config.MaxBatchBytes
+		info.Config.MinCompactionLagMs = config.MinCompactionLagMs
+		info.Config.MaxCompactionLagMs = config.MaxCompactionLagMs
+		info.Config.DeleteRetentionMs = config.DeleteRetentionMs
+		info.Config.MinCleanableDirtyRatio = config.MinCleanableDirtyRatio
+		switch config.GetCleanupPolicy() {
+		case pb.CleanupPolicy_CLEANUP_POLICY_COMPACT:
+			info.Config.CleanupPolicy = CleanupPolicyCompact
+		case pb.CleanupPolicy_CLEANUP_POLICY_COMPACT_DELETE:
+			info.Config.CleanupPolicy = CleanupPolicyCompactDelete
+		}
 		switch config.GetExpectedOffsets() {
 		case pb.ExpectedOffsets_EXPECTED_OFFSETS_IGNORED:
 			info.Config.ExpectedOffsets = ExpectedOffsetsIgnored

@@ -153,6 +153,18 @@ const (
 	ExpectedOffsetsRequired ExpectedOffsets = "required"
 )
 
+// CleanupPolicy is the treatment of a topic's old records.
+type CleanupPolicy string
+
+const (
+	// CleanupPolicyDelete deletes them by the limits of retention.
+	CleanupPolicyDelete CleanupPolicy = "delete"
+	// CleanupPolicyCompact keeps each key's newest record, for ever.
+	CleanupPolicyCompact CleanupPolicy = "compact"
+	// CleanupPolicyCompactDelete keeps each key's newest record, up to the limits of retention.
+	CleanupPolicyCompactDelete CleanupPolicy = "compact_delete"
+)
+
 // TopicConfig holds a topic's settings. A nil or empty field has the cluster's default or, in
 // AlterTopic, stays as it is.
 type TopicConfig struct {
@@ -160,6 +172,13 @@ type TopicConfig struct {
 	RetentionBytes  *int64 // -1: no limit
 	MaxBatchBytes   *int32
 	ExpectedOffsets ExpectedOffsets
+
+	// CleanupPolicy and the settings below need the cluster's feature "compaction".
+	CleanupPolicy          CleanupPolicy
+	MinCompactionLagMs     *int64   // records stay as they are for so long
+	MaxCompactionLagMs     *int64   // and are compacted at the latest then; -1: no limit
+	DeleteRetentionMs      *int64   // how long a record without a value stays after it
+	MinCleanableDirtyRatio *float64 // share of new bytes that makes one due
 }
 
 // TopicInfo is a topic with its partitions.

@@ -34,6 +34,10 @@ from oncelog import (
 )
 from oncelog.config import ConsumerConfig, ProducerConfig
 
+_TOPIC_SETTINGS = (
+    "max_batch_bytes", "cleanup_policy", "min_compaction_lag_ms", "max_compaction_lag_ms",
+    "delete_retention_ms", "min_cleanable_dirty_ratio",
+)  # fmt: skip
 FEATURES = (
     "no_idempotence",
     "send_batch",
@@ -500,9 +504,8 @@ class Driver:
         return {}
 
     def _create_topic(self, fields: Fields) -> Fields:
-        config = None
-        if "max_batch_bytes" in fields:
-            config = TopicConfig(max_batch_bytes=fields["max_batch_bytes"])
+        settings = {name: fields[name] for name in _TOPIC_SETTINGS if name in fields}
+        config = TopicConfig(**settings) if settings else None
         self._clients[fields["handle"]].create_topic(
             fields["topic"],
             fields.get("partitions", 0),
@@ -524,7 +527,7 @@ class Driver:
         ]
         return {
             "topic_id": topic.topic_id,
-            "max_batch_bytes": topic.config.max_batch_bytes,
+            **{name: getattr(topic.config, name) for name in _TOPIC_SETTINGS},
             "partitions": partitions,
         }
 

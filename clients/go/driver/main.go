@@ -43,6 +43,11 @@ type command struct {
 	Offsets        []offset        `json:"offsets"`
 	Replicas       json.RawMessage `json:"replicas"`
 	MaxBatchBytes  *int32          `json:"max_batch_bytes"`
+	CleanupPolicy  string          `json:"cleanup_policy"`
+	MinLagMs       *int64          `json:"min_compaction_lag_ms"`
+	MaxLagMs       *int64          `json:"max_compaction_lag_ms"`
+	DeleteAfterMs  *int64          `json:"delete_retention_ms"`
+	DirtyRatio     *float64        `json:"min_cleanable_dirty_ratio"`
 	ProducerName   string          `json:"producer_name"`
 	TransactionID  int64           `json:"transaction_id"`
 	DryRun         bool            `json:"dry_run"`

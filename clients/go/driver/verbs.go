@@ -341,7 +341,11 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = admin.CreateTopic(ctx, c.Topic, partitions, replicas, oncelog.TopicConfig{MaxBatchBytes: c.MaxBatchBytes})
+		_, err = admin.CreateTopic(ctx, c.Topic, partitions, replicas, oncelog.TopicConfig{
+			MaxBatchBytes: c.MaxBatchBytes, CleanupPolicy: oncelog.CleanupPolicy(c.CleanupPolicy),
+			MinCompactionLagMs: c.MinLagMs, MaxCompactionLagMs: c.MaxLagMs,
+			DeleteRetentionMs: c.DeleteAfterMs, MinCleanableDirtyRatio: c.DirtyRatio,
+		})
 		return nil, err
 	case "delete_topic":
 		return nil, admin.DeleteTopic(ctx, c.Topic)
@@ -354,9 +358,14 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		for _, p := range topics[0].Partitions {
 			partitions = append(partitions, object{"partition": p.Partition, "leader_id": p.LeaderID, "term": p.Term})
 		}
+		config := topics[0].Config
 		return object{
-			"topic_id": topics[0].TopicID, "max_batch_bytes": topics[0].Config.MaxBatchBytes,
-			"partitions": partitions,
+			"topic_id": topics[0].TopicID, "max_batch_bytes": config.MaxBatchBytes,
+			"cleanup_policy":        config.CleanupPolicy,
+			"min_compaction_lag_ms": config.MinCompactionLagMs, "max_compaction_lag_ms": config.MaxCompactionLagMs,
+			"delete_retention_ms":       config.DeleteRetentionMs,
+			"min_cleanable_dirty_ratio": config.MinCleanableDirtyRatio,
+			"partitions":                partitions,
 		}, nil
 	case "describe_cluster":
 		info, err := admin.DescribeCluster(ctx)

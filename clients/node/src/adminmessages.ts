@@ -3,6 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type {
   Balance,
+  CleanupPolicy,
   ClusterInfo,
   ExpectedOffsets,
   NodeStatus,
@@ -21,6 +22,7 @@ import type { PermissionRuleSchema } from "./gen/oncelog/v1/security_pb.js";
 import type { SinkBefore, SinkDescription } from "./gen/oncelog/v1/sink_pb.js";
 import { type TransactionDescription, TransactionState } from "./gen/oncelog/v1/transaction_pb.js";
 
+const CLEANUP: readonly CleanupPolicy[] = ["delete", "compact", "compact_delete"];
 const EXPECTED: readonly ExpectedOffsets[] = ["checked", "ignored", "required"];
 
 /** A message without protobuf's additions. */
@@ -33,20 +35,28 @@ export function plain<T extends { $typeName: string; $unknown?: unknown }>(
 
 export function topicInfo(topic: pb.TopicInfo | undefined): TopicInfo {
   if (topic === undefined) throw new OncelogError("INTERNAL", "the node named no topic");
+  const told = topic.config;
   const config: TopicConfig = {
-    expectedOffsets: EXPECTED[topic.config?.expectedOffsets ?? 0] ?? "checked",
+    expectedOffsets: EXPECTED[told?.expectedOffsets ?? 0] ?? "checked",
+    cleanupPolicy: CLEANUP[told?.cleanupPolicy ?? 0] ?? "delete",
   };
-  const { retentionMs, retentionBytes, maxBatchBytes } = topic.config ?? {};
-  if (retentionMs !== undefined) config.retentionMs = retentionMs;
-  if (retentionBytes !== undefined) config.retentionBytes = retentionBytes;
-  if (maxBatchBytes !== undefined) config.maxBatchBytes = maxBatchBytes;
+  if (told?.retentionMs !== undefined) config.retentionMs = told.retentionMs;
+  if (told?.retentionBytes !== undefined) config.retentionBytes = told.retentionBytes;
+  if (told?.maxBatchBytes !== undefined) config.maxBatchBytes = told.maxBatchBytes;
+  if (told?.minCompactionLagMs !== undefined) config.minCompactionLagMs = told.minCompactionLagMs;
+  if (told?.maxCompactionLagMs !== undefined) config.maxCompactionLagMs = told.maxCompactionLagMs;
+  if (told?.deleteRetentionMs !== undefined) config.deleteRetentionMs = told.deleteRetentionMs;
+  if (told?.minCleanableDirtyRatio !== undefined)
+    config.minCleanableDirtyRatio = told.minCleanableDirtyRatio;
   return { ...plain(topic), config, partitions: topic.partitions.map(plain) };
 }
 
 /** Of a topic's settings. */
 export function topicConfig(config: TopicConfig): MessageInitShape<typeof pb.TopicConfigSchema> {
-  const { expectedOffsets, ...rest } = config;
-  return { ...rest, expectedOffsets: EXPECTED.indexOf(expectedOffsets ?? "checked") };
+  const { expectedOffsets, cleanupPolicy, ...rest } = config;
+  const message = { ...rest, expectedOffsets: EXPECTED.indexOf(expectedOffsets ?? "checked") };
+  if (cleanupPolicy === undefined) return message;
+  return { ...message, cleanupPolicy: CLEANUP.indexOf(cleanupPolicy) };
 }
 
 export function clusterInfo(answer: pb.DescribeClusterResponse): ClusterInfo {

@@ -6,6 +6,12 @@ import type { TopicPartition } from "./types.js";
 export type ExpectedOffsets = "checked" | "ignored" | "required";
 
 /**
+ * Treatment of a topic's old records: the limits of retention delete them; each key's newest record
+ * stays, for ever; it stays up to the limits of retention.
+ */
+export type CleanupPolicy = "delete" | "compact" | "compact_delete";
+
+/**
  * A topic's settings. A field left out has the cluster's default or, when a topic is altered, stays
  * as it is.
  */
@@ -16,6 +22,16 @@ export interface TopicConfig {
   retentionBytes?: bigint;
   maxBatchBytes?: number;
   expectedOffsets?: ExpectedOffsets;
+  /** This and the settings below need the cluster's feature "compaction". */
+  cleanupPolicy?: CleanupPolicy;
+  /** Records stay as they are for so long. */
+  minCompactionLagMs?: bigint;
+  /** And are compacted at the latest then; -1: no limit. */
+  maxCompactionLagMs?: bigint;
+  /** How long a record without a value stays after it. */
+  deleteRetentionMs?: bigint;
+  /** Share of new bytes that makes one due. */
+  minCleanableDirtyRatio?: number;
 }
 
 /** A partition's leader and replicas, as the answering node knows them. */

@@ -7,6 +7,7 @@
 export { Admin } from "./admin.js";
 export type {
   Balance,
+  CleanupPolicy,
   ClusterInfo,
   ExpectedOffsets,
   NodeChange,

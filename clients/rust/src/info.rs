@@ -79,6 +79,17 @@ pub enum ExpectedOffsets {
     Required,
 }
 
+/// Treatment of a topic's old records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanupPolicy {
+    /// The limits of retention delete them.
+    Delete,
+    /// Each key's newest record stays, for ever.
+    Compact,
+    /// Each key's newest record stays, up to the limits of retention.
+    CompactDelete,
+}
+
 /// A topic's settings. A field that is `None` has the cluster's default or, in
 /// [`Admin::alter_topic`](crate::Admin::alter_topic), stays as it is.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +102,16 @@ pub struct TopicConfig {
     pub max_batch_bytes: Option<i32>,
     /// Treatment of expected offsets.
     pub expected_offsets: Option<ExpectedOffsets>,
+    /// This and the settings below need the cluster's feature "compaction".
+    pub cleanup_policy: Option<CleanupPolicy>,
+    /// Records stay as they are for so long.
+    pub min_compaction_lag_ms: Option<i64>,
+    /// And are compacted at the latest then; -1: no limit.
+    pub max_compaction_lag_ms: Option<i64>,
+    /// How long a record without a value stays after it.
+    pub delete_retention_ms: Option<i64>,
+    /// Share of new bytes that makes one due.
+    pub min_cleanable_dirty_ratio: Option<f64>,
 }
 
 /// A topic with its partitions.
@@ -204,11 +225,21 @@ pub(crate) fn message(config: &TopicConfig) -> pb::TopicConfig {
         Some(ExpectedOffsets::Ignored) => pb::ExpectedOffsets::Ignored,
         Some(ExpectedOffsets::Required) => pb::ExpectedOffsets::Required,
     };
+    let cleanup = config.cleanup_policy.map(|policy| match policy {
+        CleanupPolicy::Delete => pb::CleanupPolicy::Delete,
+        CleanupPolicy::Compact => pb::CleanupPolicy::Compact,
+        CleanupPolicy::CompactDelete => pb::CleanupPolicy::CompactDelete,
+    });
     pb::TopicConfig {
         retention_ms: config.retention_ms,
         retention_bytes: config.retention_bytes,
         max_batch_bytes: config.max_batch_bytes,
         expected_offsets: expected.into(),
+        cleanup_policy: cleanup.map(Into::into),
+        min_compaction_lag_ms: config.min_compaction_lag_ms,
+        max_compaction_lag_ms: config.max_compaction_lag_ms,
+        delete_retention_ms: config.delete_retention_ms,
+        min_cleanable_dirty_ratio: config.min_cleanable_dirty_ratio,
         ..pb::TopicConfig::default()
     }
 }
@@ -219,6 +250,11 @@ pub(crate) fn topic_info(topic: pb::TopicInfo) -> TopicInfo {
         pb::ExpectedOffsets::Checked => ExpectedOffsets::Checked,
         pb::ExpectedOffsets::Ignored => ExpectedOffsets::Ignored,
         pb::ExpectedOffsets::Required => ExpectedOffsets::Required,
+    };
+    let cleanup = match config.cleanup_policy() {
+        pb::CleanupPolicy::Delete => CleanupPolicy::Delete,
+        pb::CleanupPolicy::Compact => CleanupPolicy::Compact,
+        pb::CleanupPolicy::CompactDelete => CleanupPolicy::CompactDelete,
     };
     let partition = |p: pb::PartitionInfo| PartitionInfo {
         partition: p.partition,
@@ -240,6 +276,11 @@ pub(crate) fn topic_info(topic: pb::TopicInfo) -> TopicInfo {
             retention_bytes: config.retention_bytes,
             max_batch_bytes: config.max_batch_bytes,
             expected_offsets: Some(expected),
+            cleanup_policy: Some(cleanup),
+            min_compaction_lag_ms: config.min_compaction_lag_ms,
+            max_compaction_lag_ms: config.max_compaction_lag_ms,
+            delete_retention_ms: config.delete_retention_ms,
+            min_cleanable_dirty_ratio: config.min_cleanable_dirty_ratio,
         },
         created_ms: topic.created_ms,
     }

@@ -93,8 +93,8 @@ pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
 pub use info::{
-    ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerEpoch, ProducerName,
-    ProducerState, RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
+    CleanupPolicy, ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerEpoch,
+    ProducerName, ProducerState, RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
 };
 pub use lag::{GroupLag, PartitionLag};
 pub use producer::{Producer, Stats};

@@ -15,6 +15,7 @@ import {
   Producer,
   type SendOptions,
   type StoredRecord,
+  type TopicConfig,
   type TopicPartition,
   type Transaction,
   type TransactionInfo,
@@ -425,7 +426,16 @@ function described(found: TransactionInfo): Json {
 async function manage(c: Json, admin: Admin): Promise<Json> {
   switch (c.verb) {
     case "create_topic": {
-      const config = given(c.max_batch_bytes) ? { maxBatchBytes: c.max_batch_bytes } : {};
+      const config: TopicConfig = {};
+      if (given(c.max_batch_bytes)) config.maxBatchBytes = c.max_batch_bytes;
+      if (given(c.cleanup_policy)) config.cleanupPolicy = c.cleanup_policy;
+      if (given(c.min_compaction_lag_ms))
+        config.minCompactionLagMs = BigInt(c.min_compaction_lag_ms);
+      if (given(c.max_compaction_lag_ms))
+        config.maxCompactionLagMs = BigInt(c.max_compaction_lag_ms);
+      if (given(c.delete_retention_ms)) config.deleteRetentionMs = BigInt(c.delete_retention_ms);
+      if (given(c.min_cleanable_dirty_ratio))
+        config.minCleanableDirtyRatio = c.min_cleanable_dirty_ratio;
       await admin.createTopic(c.topic, c.partitions ?? 0, c.replicas ?? 0, config, c.timeout_ms);
       return {};
     }
@@ -437,6 +447,11 @@ async function manage(c: Json, admin: Admin): Promise<Json> {
       return {
         topic_id: info?.topicId,
         max_batch_bytes: info?.config.maxBatchBytes,
+        cleanup_policy: info?.config.cleanupPolicy,
+        min_compaction_lag_ms: info?.config.minCompactionLagMs,
+        max_compaction_lag_ms: info?.config.maxCompactionLagMs,
+        delete_retention_ms: info?.config.deleteRetentionMs,
+        min_cleanable_dirty_ratio: info?.config.minCleanableDirtyRatio,
         partitions: info?.partitions.map(({ partition, leaderId, term }) => ({
           partition,
           leader_id: leaderId,

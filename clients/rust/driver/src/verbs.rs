@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use oncelog::{
-    Admin, BatchOptions, Consumer, Delivery, ErrorKind, Message, OffsetCommit, Producer,
-    PublishedRun, Record, TopicConfig, TopicPartition, Transaction, TransactionOptions,
+    Admin, BatchOptions, CleanupPolicy, Consumer, Delivery, ErrorKind, Message, OffsetCommit,
+    Producer, PublishedRun, Record, TopicConfig, TopicPartition, Transaction, TransactionOptions,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -372,8 +372,20 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
     let number = |name: &str| c[name].as_i64().map(|n| n as i32);
     match verb {
         "create_topic" => {
-            let config =
-                TopicConfig { max_batch_bytes: number("max_batch_bytes"), ..Default::default() };
+            let config = TopicConfig {
+                max_batch_bytes: number("max_batch_bytes"),
+                cleanup_policy: match c["cleanup_policy"].as_str() {
+                    Some("delete") => Some(CleanupPolicy::Delete),
+                    Some("compact") => Some(CleanupPolicy::Compact),
+                    Some("compact_delete") => Some(CleanupPolicy::CompactDelete),
+                    _ => None,
+                },
+                min_compaction_lag_ms: c["min_compaction_lag_ms"].as_i64(),
+                max_compaction_lag_ms: c["max_compaction_lag_ms"].as_i64(),
+                delete_retention_ms: c["delete_retention_ms"].as_i64(),
+                min_cleanable_dirty_ratio: c["min_cleanable_dirty_ratio"].as_f64(),
+                ..Default::default()
+            };
             let (partitions, replicas) =
                 (number("partitions").unwrap_or(0), number("replicas").unwrap_or(0));
             admin.create_topic_within(limit(c), topic, partitions, replicas, config).await?;
@@ -392,8 +404,19 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
                     |p| json!({"partition": p.partition, "leader_id": p.leader_id, "term": p.term}),
                 )
                 .collect();
+            let config = found.config;
+            let cleanup = match config.cleanup_policy {
+                Some(CleanupPolicy::Compact) => "compact",
+                Some(CleanupPolicy::CompactDelete) => "compact_delete",
+                _ => "delete",
+            };
             Ok(json!({
-                "topic_id": found.topic_id, "max_batch_bytes": found.config.max_batch_bytes,
+                "topic_id": found.topic_id, "max_batch_bytes": config.max_batch_bytes,
+                "cleanup_policy": cleanup,
+                "min_compaction_lag_ms": config.min_compaction_lag_ms,
+                "max_compaction_lag_ms": config.max_compaction_lag_ms,
+                "delete_retention_ms": config.delete_retention_ms,
+                "min_cleanable_dirty_ratio": config.min_cleanable_dirty_ratio,
                 "partitions": partitions,
             }))
         }

@@ -93,20 +93,58 @@ public final class Admin implements AutoCloseable {
     REQUIRED
   }
 
+  /** Treatment of a topic's old records. */
+  public enum CleanupPolicy {
+    /** The limits of retention delete them. */
+    DELETE,
+    /** Each key's newest record stays, for ever. */
+    COMPACT,
+    /** Each key's newest record stays, up to the limits of retention. */
+    COMPACT_DELETE
+  }
+
   /**
    * A topic's settings. A null field has the cluster's default or, when a topic is altered, stays
    * as it is.
    *
    * @param retentionMs -1: for ever
    * @param retentionBytes -1: no limit
+   * @param cleanupPolicy it and the settings behind it need the cluster's feature "compaction"
+   * @param minCompactionLagMs records stay as they are for so long
+   * @param maxCompactionLagMs and are compacted at the latest then; -1: no limit
+   * @param deleteRetentionMs how long a record without a value stays after it
+   * @param minCleanableDirtyRatio share of new bytes that makes one due
    */
   public record TopicConfig(
       Long retentionMs,
       Long retentionBytes,
       Integer maxBatchBytes,
-      ExpectedOffsets expectedOffsets) {
+      ExpectedOffsets expectedOffsets,
+      CleanupPolicy cleanupPolicy,
+      Long minCompactionLagMs,
+      Long maxCompactionLagMs,
+      Long deleteRetentionMs,
+      Double minCleanableDirtyRatio) {
     /** Nothing is set. */
     public static final TopicConfig DEFAULT = new TopicConfig(null, null, null, null);
+
+    /** Sets nothing of compaction. */
+    public TopicConfig(
+        Long retentionMs,
+        Long retentionBytes,
+        Integer maxBatchBytes,
+        ExpectedOffsets expectedOffsets) {
+      this(
+          retentionMs,
+          retentionBytes,
+          maxBatchBytes,
+          expectedOffsets,
+          null,
+          null,
+          null,
+          null,
+          null);
+    }
   }
 
   /**

@@ -43,25 +43,52 @@ final class AdminMessages {
     if (config.expectedOffsets() != null) {
       message.setExpectedOffsetsValue(config.expectedOffsets().ordinal());
     }
+    if (config.cleanupPolicy() != null) {
+      message.setCleanupPolicyValue(config.cleanupPolicy().ordinal());
+    }
+    if (config.minCompactionLagMs() != null) {
+      message.setMinCompactionLagMs(config.minCompactionLagMs());
+    }
+    if (config.maxCompactionLagMs() != null) {
+      message.setMaxCompactionLagMs(config.maxCompactionLagMs());
+    }
+    if (config.deleteRetentionMs() != null) {
+      message.setDeleteRetentionMs(config.deleteRetentionMs());
+    }
+    if (config.minCleanableDirtyRatio() != null) {
+      message.setMinCleanableDirtyRatio(config.minCleanableDirtyRatio());
+    }
     return message.build();
   }
 
   static Admin.TopicInfo info(TopicInfo topic) {
-    var config = topic.getConfig();
     return new Admin.TopicInfo(
         topic.getName(),
         topic.getTopicId(),
         topic.getPartitionsList().stream().map(AdminMessages::info).toList(),
-        new Admin.TopicConfig(
-            config.hasRetentionMs() ? config.getRetentionMs() : null,
-            config.hasRetentionBytes() ? config.getRetentionBytes() : null,
-            config.hasMaxBatchBytes() ? config.getMaxBatchBytes() : null,
-            switch (config.getExpectedOffsets()) {
-              case EXPECTED_OFFSETS_IGNORED -> Admin.ExpectedOffsets.IGNORED;
-              case EXPECTED_OFFSETS_REQUIRED -> Admin.ExpectedOffsets.REQUIRED;
-              default -> Admin.ExpectedOffsets.CHECKED;
-            }),
+        config(topic.getConfig()),
         topic.getCreatedMs());
+  }
+
+  private static Admin.TopicConfig config(TopicConfig config) {
+    return new Admin.TopicConfig(
+        config.hasRetentionMs() ? config.getRetentionMs() : null,
+        config.hasRetentionBytes() ? config.getRetentionBytes() : null,
+        config.hasMaxBatchBytes() ? config.getMaxBatchBytes() : null,
+        switch (config.getExpectedOffsets()) {
+          case EXPECTED_OFFSETS_IGNORED -> Admin.ExpectedOffsets.IGNORED;
+          case EXPECTED_OFFSETS_REQUIRED -> Admin.ExpectedOffsets.REQUIRED;
+          default -> Admin.ExpectedOffsets.CHECKED;
+        },
+        switch (config.getCleanupPolicy()) {
+          case CLEANUP_POLICY_COMPACT -> Admin.CleanupPolicy.COMPACT;
+          case CLEANUP_POLICY_COMPACT_DELETE -> Admin.CleanupPolicy.COMPACT_DELETE;
+          default -> Admin.CleanupPolicy.DELETE;
+        },
+        config.hasMinCompactionLagMs() ? config.getMinCompactionLagMs() : null,
+        config.hasMaxCompactionLagMs() ? config.getMaxCompactionLagMs() : null,
+        config.hasDeleteRetentionMs() ? config.getDeleteRetentionMs() : null,
+        config.hasMinCleanableDirtyRatio() ? config.getMinCleanableDirtyRatio() : null);
   }
 
   private static Admin.PartitionInfo info(PartitionInfo p) {

@@ -708,6 +708,10 @@ public final class Driver {
 
   // --- admin -------------------------------------------------------------------------
 
+  private static Long longOf(JsonObject command, String name) {
+    return has(command, name) ? command.get(name).getAsLong() : null;
+  }
+
   private static JsonObject manage(JsonObject command, Admin admin) {
     String topic = text(command, "topic");
     JsonObject answer = new JsonObject();
@@ -715,18 +719,43 @@ public final class Driver {
       case "create_topic" -> {
         Integer maxBatchBytes =
             has(command, "max_batch_bytes") ? command.get("max_batch_bytes").getAsInt() : null;
+        Double dirtyRatio =
+            has(command, "min_cleanable_dirty_ratio")
+                ? command.get("min_cleanable_dirty_ratio").getAsDouble()
+                : null;
+        var policy =
+            has(command, "cleanup_policy")
+                ? Admin.CleanupPolicy.valueOf(
+                    text(command, "cleanup_policy").toUpperCase(Locale.ROOT))
+                : null;
         admin.createTopic(
             topic,
             (int) number(command, "partitions", 0),
             (int) number(command, "replicas", 0),
-            new Admin.TopicConfig(null, null, maxBatchBytes, null),
+            new Admin.TopicConfig(
+                null,
+                null,
+                maxBatchBytes,
+                null,
+                policy,
+                longOf(command, "min_compaction_lag_ms"),
+                longOf(command, "max_compaction_lag_ms"),
+                longOf(command, "delete_retention_ms"),
+                dirtyRatio),
             Duration.ofMillis(number(command, "timeout_ms", 30_000)));
       }
       case "delete_topic" -> admin.deleteTopic(topic);
       case "describe_topic" -> {
         Admin.TopicInfo info = admin.describeTopics(topic).get(0);
         answer.addProperty("topic_id", info.topicId());
-        answer.addProperty("max_batch_bytes", info.config().maxBatchBytes());
+        Admin.TopicConfig config = info.config();
+        answer.addProperty("max_batch_bytes", config.maxBatchBytes());
+        answer.addProperty(
+            "cleanup_policy", config.cleanupPolicy().name().toLowerCase(Locale.ROOT));
+        answer.addProperty("min_compaction_lag_ms", config.minCompactionLagMs());
+        answer.addProperty("max_compaction_lag_ms", config.maxCompactionLagMs());
+        answer.addProperty("delete_retention_ms", config.deleteRetentionMs());
+        answer.addProperty("min_cleanable_dirty_ratio", config.minCleanableDirtyRatio());
         JsonArray partitions = new JsonArray();
         for (Admin.PartitionInfo p : info.partitions()) {
           JsonObject one = new JsonObject();
