@@ -1,4 +1,4 @@
-"""Cache of the programs for the chart's tests: what they are built from decides on their folder."""
+"""Cache of the programs for the chart's tests: their sources decide on their folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of docs/kubernetes.md name what the chart makes."""
+"""Commands of docs/kubernetes.md name objects of the chart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECURED = (ROOT / "tests/deploy/golden/full.yaml").read_text()
 
 
 def named(pattern: str) -> list[str]:
-    """Return what the page's commands name by the pattern, at least one name."""
+    """Return the names in the page's commands by the pattern, at least one."""
     typed = "\n".join(re.findall(r"^\$ kubectl .*", PAGE.replace("\\\n", " "), re.MULTILINE))
     found = sorted({*re.findall(pattern, typed)})
     assert found, f"no command of the page has {pattern}"
