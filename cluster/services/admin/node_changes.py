@@ -45,7 +45,7 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     if action == pb.NODE_ACTION_REPLACE:
         if node.alive(number):
             raise invalid("node_id", f"{number} is running: stop it before it is replaced")
-        if not (request.dry_run or _is_registered(node, number)) and number in node.config.nodes:
+        if _never_came(node, number) and not request.dry_run:
             await _register(node, number)
         change.directory_id = max(0, node.metadata.directory_of(number))
         change.accept_loss = request.accept_loss
@@ -55,9 +55,11 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     return change
 
 
-def _is_registered(node: NodeContext, number: int) -> bool:
+def _never_came(node: NodeContext, number: int) -> bool:
+    """Return whether it is a founding node that never came; a removed one is forgotten."""
     view = node.metadata.membership
-    return number in {*node.metadata.nodes, *view.own.replicas, *view.expected}
+    known = view.own.replicas or number in {*node.metadata.nodes, *view.expected}
+    return number in node.config.nodes and not known
 
 
 async def _register(node: NodeContext, number: int) -> None:
@@ -110,8 +112,8 @@ def _two_clusters(node: NodeContext, lost: int) -> str:
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
     """List the change's effects, for people. Raises Rejected if it would be refused."""
     tables = node.metadata.tables.trial()
-    if change.node_id in node.config.nodes and not _is_registered(node, change.node_id):
-        tables.nodes[change.node_id] = node.config.nodes[change.node_id]  # it never came
+    if _never_came(node, change.node_id):
+        tables.nodes[change.node_id] = node.config.nodes[change.node_id]
     number = change.node_id
     if change.action == meta.NODE_ACTION_REPLACE and number not in tables.expected:
         return _replacing(node, change, rules.check_replace(tables, change))

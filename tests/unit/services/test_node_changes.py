@@ -23,7 +23,7 @@ from cluster.services.admin import node_changes
 from cluster.services.admin.node_changes import statuses
 from cluster.v1 import metadata_pb2 as meta
 from harness.node_process import ROOT
-from oncelog.v1.cluster_pb2 import NODE_ACTION_REPLACE, ChangeNodeRequest
+from oncelog.v1.cluster_pb2 import NODE_ACTION_ADD, NODE_ACTION_REPLACE, ChangeNodeRequest
 from tests.unit.small_node import Node
 
 ADD = meta.NODE_ACTION_ADD
@@ -132,6 +132,29 @@ async def test_a_removal_goes_on_when_the_disk_is_lost(removed_first: bool) -> N
     assert not node.apply(named(meta.NODE_ACTION_FORGET, 3)).message
     assert not node.apply(named(ADD, 3)).message and view.awaits(3)
     assert (await waits(node))[3] == ["it has to be started with an empty data directory"]
+
+
+async def test_a_removed_first_node_is_added_again() -> None:
+    """The settings still name it, and its removal counts."""
+    node = grown((1, 2, 4))
+    for command in (
+        own(1, 1, 2, 3, 4, 5),
+        named(meta.NODE_ACTION_REMOVE, 3),
+        own(2, 1, 2, 4, 5),
+        named(meta.NODE_ACTION_FORGET, 3),
+    ):
+        assert not node.apply(command).message
+    assert 3 in node.config.nodes
+    node.dead = {3}
+    replaces = ChangeNodeRequest(node_id=3, action=NODE_ACTION_REPLACE)
+    with pytest.raises(Rejected, match="3 is not a node of the cluster"):
+        node_changes.effects(node, await node_changes.command(node, replaces))
+    assert 3 not in node.metadata.nodes, "it was not registered in passing"
+    adds = ChangeNodeRequest(node_id=3, action=NODE_ACTION_ADD)
+    change = await node_changes.command(node, adds)
+    assert "node 3 may join" in node_changes.effects(node, change)[0]
+    assert not node.apply(meta.MetadataCommand(change_node=change)).message
+    assert 3 in node.metadata.membership.expected
 
 
 def named(action: meta.NodeAction, number: int) -> meta.MetadataCommand:
