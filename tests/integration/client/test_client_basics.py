@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ def test_arrow_in_and_out(
     with Consumer(
         topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
-        (read,) = list(consumer.batches(timeout_ms=500))
+        read = next(consumer.batches(timeout_ms=60_000))
     assert read.column("value").to_pylist() == [b"a", None, b"c"]
     assert read.column("key").to_pylist() == [b"1", b"2", None]
     assert read.column("offset").to_pylist() == [0, 1, 2]
@@ -93,7 +94,8 @@ def test_a_producer_that_is_not_idempotent(cluster: LocalCluster, admin: Admin, 
         first = stored[0].result(TIMEOUT)
         assert (first.producer_id, first.sequence) == (0, -1)
         assert producer.producer_id is None
-    assert [r.value for r in read_all(cluster, topic)] == [b"%d" % n for n in range(100)]
+    # A batch that was sent again is there twice.
+    assert {r.value for r in read_all(cluster, topic)} == {b"%d" % n for n in range(100)}
 
 
 # --- reading -----------------------------------------------------------------------------
@@ -106,14 +108,14 @@ def test_seek_position_lag_and_times(
     for n in range(10):
         producer.send(topic, b"%d" % n, partition=0, timestamp_ms=1000 + n).result(TIMEOUT)
     tp, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    with Consumer(bootstrap_servers=cluster.bootstrap, consumer_timeout_ms=300) as consumer:
+    with Consumer(bootstrap_servers=cluster.bootstrap, consumer_timeout_ms=60_000) as consumer:
         consumer.assign([tp, empty])
         assert consumer.beginning_offsets([tp, empty]) == {tp: 0, empty: 0}
         assert consumer.end_offsets([tp, empty]) == {tp: 10, empty: 0}
         assert consumer.offsets_for_times({tp: 1004, empty: 0}) == {tp: 4, empty: -1}
         consumer.seek(tp, 7)
         assert (consumer.position(tp), consumer.lag(tp)) == (7, 3)
-        assert [r.offset for r in consumer] == [7, 8, 9]
+        assert [r.offset for r in islice(consumer, 3)] == [7, 8, 9]
         assert (consumer.position(tp), consumer.lag(tp)) == (10, 0)
         consumer.seek_to_beginning(tp)
         assert next(iter(consumer)).offset == 0

@@ -132,7 +132,7 @@ def test_a_consumer_survives_a_leader_change(make_cluster: MakeCluster, topic: s
             topic,
             bootstrap_servers=cluster.bootstrap,
             auto_offset_reset="earliest",
-            consumer_timeout_ms=20_000,
+            consumer_timeout_ms=60_000,
         ) as consumer,
     ):
         reading = iter(consumer)
@@ -293,8 +293,8 @@ def test_delivery_timeout_with_an_unknown_outcome_that_is_resolved(
     with Producer(
         bootstrap_servers=proxied.bootstrap,
         linger_ms=0,
-        request_timeout_ms=2000,
-        delivery_timeout_ms=3000,
+        request_timeout_ms=3000,
+        delivery_timeout_ms=6000,
         retry_backoff_max_ms=100,
     ) as producer:
         producer.send(topic, b"before").result(TIMEOUT)
@@ -320,8 +320,8 @@ def test_delivery_timeout_of_what_was_never_sent(proxied: LocalCluster, topic: s
     with Producer(
         bootstrap_servers=proxied.bootstrap,
         linger_ms=0,
-        request_timeout_ms=1000,
-        delivery_timeout_ms=2000,
+        request_timeout_ms=3000,
+        delivery_timeout_ms=6000,
         retry_backoff_max_ms=100,
     ) as producer:
         producer.send(topic, b"before").result(TIMEOUT)

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def consumer(cluster: LocalCluster, topic: str, **settings: Any) -> Consumer:
         topic,
         bootstrap_servers=cluster.bootstrap,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=500,
+        consumer_timeout_ms=60_000,
         **settings,
     )
 
@@ -69,7 +70,8 @@ def test_a_group_goes_on_where_it_committed(cluster: LocalCluster, topic: str) -
         assert known is not None
         assert (known.offset, known.metadata) == (9, "mark")
     with consumer(cluster, topic, group_id=topic) as three:
-        assert [r.value for r in three] == [b"9"]
+        assert next(iter(three)).value == b"9"
+        assert three.lag(tp) == 0
     with consumer(cluster, topic, group_id=f"{topic}-other") as other:
         assert next(iter(other)).value == b"0", "another group has its own offsets"
 
@@ -79,7 +81,7 @@ def test_an_offset_that_is_gone_falls_back_to_the_reset(cluster: LocalCluster, t
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.commit_offsets(topic, {(topic, 0): 99})
     with consumer(cluster, topic, group_id=topic) as one:
-        assert [r.offset for r in one] == [0, 1, 2]
+        assert [r.offset for r in islice(one, 3)] == [0, 1, 2]
 
 
 def test_commits_with_producer_state(cluster: LocalCluster, topic: str) -> None:

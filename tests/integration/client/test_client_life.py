@@ -211,8 +211,8 @@ def test_a_topic_that_is_deleted_while_a_producer_holds_it(
     with Producer(
         bootstrap_servers=cluster.bootstrap,
         linger_ms=0,
-        request_timeout_ms=1000,
-        delivery_timeout_ms=2000,
+        request_timeout_ms=3000,
+        delivery_timeout_ms=6000,
     ) as producer:
         assert producer.send(topic, b"x").result(TIMEOUT).offset == 0
         admin.delete_topic(topic)

@@ -264,8 +264,8 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
 
 
 def test_an_idle_transaction_of_a_live_process_goes_on(one: Producer, topic: str) -> None:
-    with one.transaction(idle_timeout_ms=1000, total_timeout_ms=60_000) as txn:
-        threading.Event().wait(2.5)  # the test is about time
+    with one.transaction(idle_timeout_ms=2000, total_timeout_ms=60_000) as txn:
+        threading.Event().wait(4.0)  # the test is about time
         txn.send(topic, b"a")
     assert txn.state == "committed"
 

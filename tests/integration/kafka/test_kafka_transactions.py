@@ -177,7 +177,7 @@ def test_the_time_of_a_transaction_is_over(
 ) -> None:
     """Nothing of it shows, whatever its owner still sends; its next instance goes on."""
     create(client, topic)
-    producer = begun(cluster, topic, transaction_timeout_ms=2000)
+    producer = begun(cluster, topic, transaction_timeout_ms=4000)
     producer.begin_transaction()
     put(producer, topic, b"lost")
     eventually(lambda: open_of(cluster, topic) is None, "its time is over")

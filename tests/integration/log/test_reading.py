@@ -116,10 +116,10 @@ def test_subscribe_delivers_what_is_there_and_what_comes(leader: Api, topic: str
     reader = threading.Thread(target=read, args=(call,))
     reader.start()
     try:
-        assert [got.get(timeout=10) for _ in range(20)] == [b"%d" % n for n in range(20)]
+        assert [got.get(timeout=60) for _ in range(20)] == [b"%d" % n for n in range(20)]
         for number in range(20, 40):
             write(leader, topic, b"%d" % number)
-            assert got.get(timeout=10) == b"%d" % number
+            assert got.get(timeout=60) == b"%d" % number
     finally:
         call.cancel()
         reader.join()

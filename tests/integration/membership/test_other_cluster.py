@@ -35,11 +35,11 @@ def test_the_wiped_first_node_while_all_others_are_down(make_cluster: MakeCluste
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})
     cluster.start_nodes([1])
-    address, most = cluster.addresses[1], 2000
+    address, most = cluster.addresses[1], 3000
     with (
         Admin(bootstrap_servers=address, request_timeout_ms=most) as admin,
         Producer(
-            bootstrap_servers=address, delivery_timeout_ms=3000, request_timeout_ms=most
+            bootstrap_servers=address, delivery_timeout_ms=5000, request_timeout_ms=most
         ) as producer,
         Producer(bootstrap_servers=address, producer_name="n", request_timeout_ms=most) as named,
         Consumer(bootstrap_servers=address, group_id="g", request_timeout_ms=most) as consumer,

@@ -92,7 +92,7 @@ def test_the_others_are_read_from_their_start(crippled: LocalCluster, group: str
 def test_an_error_names_the_partitions(crippled: LocalCluster) -> None:
     with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)
-    with Consumer(bootstrap_servers=crippled.bootstrap, request_timeout_ms=600) as consumer:
+    with Consumer(bootstrap_servers=crippled.bootstrap, request_timeout_ms=3000) as consumer:
         with pytest.raises(NotReadyError, match="has no leader") as caught:
             consumer.end_offsets([(TOPIC, number) for number in range(PARTITIONS)])
     assert str(caught.value).startswith(f"no offsets of {gone[0]}, {gone[1]}: ")
@@ -105,9 +105,9 @@ async def test_a_position_that_nobody_tells_is_an_error_that_names_the_partition
     with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)[0]
     producer = client(
-        bootstrap_servers=crippled.bootstrap, producer_name=client.__module__, max_block_ms=2000
+        bootstrap_servers=crippled.bootstrap, producer_name=client.__module__, max_block_ms=4000
     )
-    says = f"^{gone}: no position within max_block_ms=2000: it has no leader: NOT_LEADER$"
+    says = f"^{gone}: no position within max_block_ms=4000: it has no leader: NOT_LEADER$"
     if client is Producer:
         with producer, pytest.raises(RequestTimeoutError, match=says):
             await asyncio.to_thread(producer.position, gone.topic, gone.partition)
@@ -120,7 +120,7 @@ async def test_a_position_that_nobody_tells_is_an_error_that_names_the_partition
 def test_a_mirror_that_cannot_start_names_the_partitions_and_fences_nobody(
     crippled: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "_START_S", 1.0)
+    monkeypatch.setattr(mirror, "_START_S", 3.0)
     with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)
         says = f"^no offsets of {gone[0]}, {gone[1]}: {gone[0]} has no leader$"

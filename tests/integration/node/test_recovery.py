@@ -150,19 +150,19 @@ def test_one_node_alone_is_a_cluster(make_cluster: MakeCluster, topic: str) -> N
 
 @pytest.mark.parametrize("survivors", [2, 1])
 def test_writes_need_a_majority(make_cluster: MakeCluster, topic: str, survivors: int) -> None:
-    cluster = make_cluster()
+    cluster = make_cluster(settings=STEADY)
     cluster.api(1).create_topic(topic, 1, 3)
     pid = cluster.api(1).lease().producer_id
     sent = fill(cluster, topic, 1, pid, 0, 5)
+    cluster.wait_level(topic)
     leader = cluster.leader(topic, 0)
     others = [node for node in cluster.nodes if node != leader]
-    cluster.wait_level(topic)
     cluster.kill(others[: 3 - survivors])
     one = batch(topic, 0, pid, 10, b"%06d" % 5 + b"x" * 100, count=2)
-    (result,) = cluster.api(leader).produce(one, timeout_ms=1500)
     if survivors == 2:
-        assert verdict(result) == "APPENDED"
+        assert verdict(cluster.produce(one)) in ("APPENDED", "DUPLICATE")
     else:
+        (result,) = cluster.api(leader).produce(one, timeout_ms=1500)
         assert verdict(result) in ("TIMEOUT", "NOT_LEADER", "NOT_READY"), result
         assert cluster.api(leader).offset(topic, 0, "latest", any_replica=True) == 10
     cluster.start_nodes(others[: 3 - survivors])
@@ -189,7 +189,8 @@ def test_a_stream_waits_no_longer_than_it_was_asked_to(
     assert verdict(next(answers).results[0]) == "TIMEOUT"
     for node in others:
         cluster.resume(node)
-    assert verdict(cluster.produce(one)) == "DUPLICATE"
+    # A deposed leader's entry may be gone.
+    assert verdict(cluster.produce(one)) in ("DUPLICATE", "APPENDED")
 
 
 # -- waiting ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,11 @@ def test_a_writer_writes_and_a_reader_reads(cluster: LocalCluster, root: Admin) 
             producer.send("orders", b"x").result(30)
     with Consumer(
         "orders", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest",
-        group_id="g", consumer_timeout_ms=2000, **reader,
+        group_id="g", consumer_timeout_ms=60_000, **reader,
     ) as consumer:  # fmt: skip
-        assert [record.value for record in consumer] == [str(n).encode() for n in range(201)]
+        read = [record.value for record in islice(consumer, 201)]
+        assert read == [str(n).encode() for n in range(201)]
+        assert consumer.lag(("orders", 0)) == 0
         consumer.commit()
     with Producer(
         bootstrap_servers=cluster.bootstrap, delivery_timeout_ms=20_000, **reader

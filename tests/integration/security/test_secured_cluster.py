@@ -21,11 +21,12 @@ from harness.api import Api, as_call, batch, verdict
 from harness.certificates import Authority, Pair, dns, replace
 from harness.local_cluster import LocalCluster
 from harness.ports import above
-from oncelog import Admin, Consumer, Producer
+from oncelog import Admin, Producer
 from oncelog.certificates import make_authorities, make_client, make_node
 from oncelog.errors import BrokerUnavailableError
 from tests.integration.conftest import STEADY, MakeCluster
-from tests.integration.waiting import eventually
+from tests.integration.records import read_all
+from tests.integration.waiting import TIMEOUT, eventually
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +36,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield made
 
 
-def refused(address: str, files: Mapping[str, str]) -> bool:
+def refused(address: str, files: Mapping[str, str], wait: float = 1.0) -> bool:
     """True if the node does not even speak with a client that has these files."""
     with Api(address, files=files) as api:
         try:
-            grpc.channel_ready_future(api.channel).result(timeout=1.0)
+            grpc.channel_ready_future(api.channel).result(timeout=wait)
         except grpc.FutureTimeoutError:
             return True
     return False
@@ -68,12 +69,7 @@ def test_records_are_kept_once_through_a_leaders_death(make_cluster: MakeCluster
         producer.flush(timeout_ms=60_000)
         down = next(node for node, process in cluster.nodes.items() if not process.running)
         cluster.start_nodes([down])
-    with Consumer(
-        "t", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest",
-        consumer_timeout_ms=3000, **files,
-    ) as consumer:  # fmt: skip
-        got = sorted(record.value or b"" for record in consumer)
-    assert got == sorted(sent)
+    assert sorted(record.value or b"" for record in read_all(cluster, "t", **files)) == sorted(sent)
     cluster.wait_level("t")
 
 
@@ -83,7 +79,7 @@ def test_who_has_no_certificate_of_the_clients_authority_is_refused(
     address = secured.addresses[1]
     good = secured.client_files
     ca = Path(good["tls_ca_file"])
-    assert not refused(address, good)
+    assert not refused(address, good, wait=TIMEOUT)
     assert refused(address, {}), "in the clear"
     assert refused(address, {"tls_ca_file": str(ca)}), "no certificate"
     foreign = Authority().issue([dns("tester")])

@@ -224,7 +224,7 @@ def test_a_commit_begins_the_next_one(sender: Sender) -> None:
 
 
 def test_an_idle_transaction_is_aborted(sender: Sender) -> None:
-    number = sender.begin(idle_timeout_ms=1000)
+    number = sender.begin(idle_timeout_ms=3000)
     sender.stage(0, 1)
     keep = pb.KeepTransactionsAliveRequest(transaction_ids=[number])
     kept = sender.call(lambda a: a.transactions.KeepTransactionsAlive(keep, timeout=20))
