@@ -9,6 +9,9 @@ flight. So it refuses early, joins a duplicate to its original, and lets a produ
 still decides. The leader refuses only after an entry of this term committed, so a deposed leader
 cannot refuse. The applied state must refuse as well, as batches in flight may have been refused
 meanwhile.
+
+A producer without an id has no sequences: a repeat is a second copy. So the answer to its batch
+outlives the leadership: the log decides, or the caller's time ends.
 """
 
 from __future__ import annotations
@@ -62,16 +65,19 @@ _CERTAIN = (Kind.DUPLICATE, Kind.THROTTLED, Kind.INVALID_BATCH, Kind.BATCH_TOO_L
 class _Proposal:
     """Proposed batch, with its sender and the senders of its repeats."""
 
-    __slots__ = ("answer_to", "joined", "leadership", "size")
+    __slots__ = ("answer_to", "is_plain", "joined", "leadership", "size")
 
-    def __init__(self, leadership: Leadership, size: int, answer_to: AnswerTo) -> None:
+    def __init__(
+        self, leadership: Leadership, size: int, answer_to: AnswerTo, *, is_plain: bool
+    ) -> None:
         self.leadership = leadership
         self.size = size
         self.answer_to = answer_to
+        self.is_plain = is_plain
         self.joined: list[AnswerTo] = []
 
     def done(self, outcome: Outcome) -> None:
-        answer = again = self.leadership.ended(self, self.size, outcome)
+        answer = again = self.leadership.ended(self, self.size, outcome, is_plain=self.is_plain)
         self.leadership.answer(self.answer_to, answer)
         if not self.joined:
             return
@@ -104,13 +110,15 @@ class Leadership:
         self._producers = machine.producers
         self._in_flight = InFlight(self._producers.last_seen, next_offset=self._stored.next_offset)
         self._in_flight_bytes = 0
-        self._proposed = 0  # batches and opens without an outcome
+        self._proposed = 0  # batches of producers with an id, and opens, without an outcome
+        self._is_closed = False
         self._carrying = 0  # carried batches without an outcome, or without written rows
         self._retention_is_due = False  # it waits for them, and the next ones wait for it
         self.staging = Staging(machine, self._in_flight, self.propose)
 
     def close(self) -> None:
-        """Ends the leadership; the group has answered all callers."""
+        """Ends the leadership; the group has answered all callers, but those of plain batches."""
+        self._is_closed = True
         waiting = self._proposed + self.staging.proposed
         assert not waiting, "waiters are answered before the overlay goes"
         self.staging.close()
@@ -194,11 +202,12 @@ class Leadership:
     ) -> None:
         size = len(request.payload)
         entry = self._entry(meta, request, expired_below)
-        proposal = _Proposal(self, size, answer_to)
+        is_plain = not meta.producer_id
+        proposal = _Proposal(self, size, answer_to, is_plain=is_plain)
         self._in_flight.add(meta, proposal)
         self._in_flight_bytes += size
-        self._proposed += 1
-        self.propose(pack_batch(entry, request.payload), proposal.done)
+        self._proposed += not is_plain
+        self.propose(pack_batch(entry, request.payload), proposal.done, outlives_term=is_plain)
 
     def _entry(self, meta: BatchMeta, request: AppendRequest, expired_below: int) -> BatchEntry:
         policy = self.policy
@@ -220,14 +229,17 @@ class Leadership:
             held_flag(policy.names, meta.producer_id),
         )
 
-    def ended(self, token: object, size: int, outcome: Outcome) -> Answer:
-        """Returns the answer to a proposal in flight."""
-        self._proposed -= 1
+    def ended(
+        self, token: object, size: int, outcome: Outcome, *, is_plain: bool = False
+    ) -> Answer:
+        """Returns the answer to a proposal. is_plain: a batch without a producer's id."""
+        self._proposed -= not is_plain
         self._in_flight_bytes -= size
         if isinstance(outcome, Abandoned):
             return _not_leader(outcome)
         assert isinstance(outcome.result, Answer)
-        self._in_flight.applied(token, outcome.result.verdict.kind is _APPENDED)
+        if not self._is_closed:
+            self._in_flight.applied(token, outcome.result.verdict.kind is _APPENDED)
         return outcome.result
 
     def _refuse_batch(
@@ -473,9 +485,9 @@ class Leadership:
 
     # -- parts ------------------------------------------------------------------------
 
-    def propose(self, data: bytes, done: Done) -> None:
+    def propose(self, data: bytes, done: Done, *, outlives_term: bool = False) -> None:
         assert self._node.features.may_write(data[0]), "the writer asks the gate first"
-        self._group.propose(data, done)
+        self._group.propose(data, done, outlives_term=outlives_term)
         self._node.touch()
 
     def _confirm(self, done: Callable[[Outcome], None]) -> None:

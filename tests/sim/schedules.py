@@ -160,6 +160,34 @@ def a_leader_counts_itself_after_its_fsync() -> None:
 
 
 @schedule
+def a_batch_without_sequences_is_answered_by_the_log() -> None:
+    """Its leader is deposed before it hears that followers have it: a repeat would be a copy."""
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    stage.hold(lambda sender, receiver, message: receiver == 1)
+    plain, known = stage.send(1, stage.batch(pid=0)), stage.send(1, stage.batch())
+    stage.run(4.0)
+    assert not stage.group(1).core.is_leader
+    # A producer with sequences asks the next leader at once.
+    assert (plain.kind, known.kind) == (None, Kind.NOT_LEADER)
+    stage.elect(2)
+    stage.drop()
+    stage.run(1.0)
+    assert plain.answer is not None and plain.answer.verdict.base_offset == 1, plain.answer
+    stage.isolate(2)
+    lost = stage.send(2, stage.batch(pid=0))
+    stage.run(4.0)
+    stage.elect(3)
+    stage.produce(3, pid=5)
+    assert lost.answer is None
+    stage.drop()
+    stage.run(2.0)
+    assert lost.kind is Kind.NOT_LEADER, "another entry is in its place"
+    stage.finish()
+
+
+@schedule
 def followers_acknowledge_after_their_fsync() -> None:
     """Both followers' fsyncs hang: no acknowledgement, and a power cut may take the entry."""
     stage = Stage()

@@ -76,6 +76,7 @@ CAUGHT_BY = {
     "old-terms-by-unsynced": "an_unsynced_entry_of_its_term_commits_nothing",
     "slice-acknowledged-after-all": "an_acknowledgement_of_an_earlier_slice_is_withdrawn",
     "no-fsync": "a_power_cut_of_all_loses_nothing",
+    "plain-batch-ends-with-its-term": "a_batch_without_sequences_is_answered_by_the_log",
     "commit-before-own-fsync": "a_divergent_tail_rejoins",
     "trim-by-rewrite": "power_fails_in_each_disk_call_of_a_compaction",
     "acks-before-fsync": "followers_acknowledge_after_their_fsync",

@@ -201,6 +201,15 @@ def ack_before_commit() -> Any:
     return [(Leadership, "_propose_batch", hasty)]
 
 
+@mutation("a batch without sequences is in doubt when its leader is deposed")
+def plain_batch_ends_with_its_term() -> Any:
+    def brief(self: Leadership, data: bytes, done: Any, *, outlives_term: bool = False) -> None:
+        propose(self, data, done)
+
+    propose = Leadership.propose
+    return [(Leadership, "propose", brief)]
+
+
 @mutation("a deposed leader says no")
 def refusal_without_confirmation() -> Any:
     def at_once(self: Leadership, meta: Any, request: Any, verdict: Verdict, to: Any) -> None:

@@ -98,7 +98,7 @@ async def test_a_deletion_of_a_deposed_leader_may_be_committed_yet(
 ) -> None:
     rig = await filled()
     outcome = Abandoned(2, "no longer the leader", lost=lost)
-    monkeypatch.setattr(rig.node.log, "propose", lambda data, done: done(outcome))
+    monkeypatch.setattr(rig.node.log, "propose", lambda data, done, **_: done(outcome))
     assert await delete(rig, 3) == (error, -1)
 
 

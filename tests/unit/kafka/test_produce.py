@@ -119,7 +119,7 @@ class Rig:
     def hold(self) -> None:
         """Keep proposals from being committed until `release`."""
         propose = self.node.log.propose
-        self.node.log.propose = lambda data, done: self.held.append(  # type: ignore[method-assign]
+        self.node.log.propose = lambda data, done, **_: self.held.append(  # type: ignore[method-assign]
             lambda: propose(data, done)
         )
 

@@ -40,7 +40,7 @@ class OneLog:
     def leader_id(self) -> int:
         return self._world.leader
 
-    def propose(self, data, done):
+    def propose(self, data, done, *, outlives_term=False):
         done(self._world.commit(self._node, data))
 
     def confirm(self, done):

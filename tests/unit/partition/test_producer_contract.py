@@ -97,7 +97,7 @@ def test_apply_refuses_an_open_by_metadata_older_than_a_release(world):
     pid, epoch = world.lease("n")
     held_back: list[tuple[bytes, Done]] = []
     group = world.parts[1].group
-    group.propose = lambda data, done: held_back.append((data, done))
+    group.propose = lambda data, done, **_: held_back.append((data, done))
     world.parts[1].open_producer(pid, epoch, lambda answer: None)
     del group.propose
     ((entry, done),) = held_back

@@ -31,7 +31,7 @@ class SlowLog(OneLog):
         super().__init__(disk)
         self.pending: list[tuple[bytes | None, Done]] = []
 
-    def propose(self, data: bytes, done: Any) -> None:
+    def propose(self, data: bytes, done: Any, *, outlives_term: bool = False) -> None:
         self.pending.append((data, done))
 
     def confirm(self, done: Any) -> None:

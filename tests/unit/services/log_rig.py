@@ -56,7 +56,7 @@ class OneLog:
         machine.restore(None, 0)
         return self
 
-    def propose(self, data: bytes, done: Any) -> None:
+    def propose(self, data: bytes, done: Any, *, outlives_term: bool = False) -> None:
         self.entries.append(data)
         index, batch = len(self.entries), self.disk.batch()
         result = self.partition.apply(index, 1, data, batch)

@@ -160,7 +160,7 @@ async def test_what_a_stream_had_under_way_is_counted_until_it_is_answered():
     """The bytes are in memory until the answer, even after the stream's end."""
     node = LogNode()
     proposed: list[Done] = []
-    node.log.propose = lambda data, done: proposed.append(done)  # type: ignore[method-assign]
+    node.log.propose = lambda data, done, **_: proposed.append(done)  # type: ignore[method-assign]
 
     async def call() -> None:
         stream = ProduceCall(node.appender)

@@ -46,7 +46,7 @@ def counted(timers: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_batch_that_is_not_committed_in_time_is_answered(timers, monkeypatch):
     node = LogNode()
-    monkeypatch.setattr(node.log, "propose", lambda data, done: None)
+    monkeypatch.setattr(node.log, "propose", lambda data, done, **_: None)
     counted(timers, monkeypatch)
     stream = ProduceCall(node.appender)
     assert await ask(stream, node, timeout_ms=5) == "TIMEOUT"
