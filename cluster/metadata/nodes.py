@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from cluster.features import KAFKA, METADATA_LEARNERS, PLACES
+from cluster.metadata.node_loads import MANY_NODES, MAX_NEIGHBOURS, NodeLoads
 from cluster.metadata.places import MAX_LABEL_CHARS, NodePlace, Spread
 from cluster.metadata.registrations import (
     Registration,
@@ -411,6 +412,13 @@ class NodesView:
         In a cluster with more nodes than voters, a learner may as well stay one.
         """
         return self.learners if len(self.own.replicas) <= MOST else ()
+
+    @property
+    def loads(self) -> NodeLoads:
+        """Returns a copy of the nodes' loads; in a large cluster neighbours should be few."""
+        few = self._tables.finalized.has(METADATA_LEARNERS)
+        is_large = few and len(self._tables.nodes) >= MANY_NODES
+        return self._tables.loads.copy(MAX_NEIGHBOURS if is_large else 0)
 
     def admits(self, node: int, directory: int) -> bool:
         """Whether this directory may hold the node's replicas."""

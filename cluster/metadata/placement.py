@@ -3,9 +3,9 @@
 Pure: the same state and live nodes give the same answer.
 
 Each partition gets live nodes first, then those that spread it best over racks and machines
-(`places.py`), then those that hold the fewest replicas. Among equals it gets the nodes that share
-the fewest partitions with the nodes already chosen, so that a lost node's work spreads over all
-others. The first replica is the preferred leader: the live node of the set that
+(`places.py`), then, in a large cluster, nodes that share partitions already (`node_loads.py`),
+then those that hold the fewest replicas. Among equals it gets the nodes that share the fewest
+partitions with the nodes already chosen, so that a lost node's work spreads. The first replica is the preferred leader: the live node of the set that
 leads the fewest.
 
 A partition that gets more replicas keeps its present ones. A partition that gets fewer keeps its
@@ -136,6 +136,23 @@ def _passing_on(
     return []
 
 
+def best(
+    nodes: Collection[int],
+    live: Collection[int],
+    spread: Spread,
+    chosen: Collection[int],
+    count: int,
+    loads: NodeLoads,
+) -> list[int]:
+    """Returns the nodes to choose from for one more of `count` replicas, beside the chosen ones.
+
+    They live, if any does, cost the least in places, and keep neighbours few.
+    """
+    costs = {node: (node not in live, spread.rank(node, chosen, count)) for node in nodes}
+    least = min(costs.values())
+    return loads.near((node for node in nodes if costs[node] == least), chosen)
+
+
 class _Load:
     """Replicas and leaderships of each node, including the newly placed ones."""
 
@@ -181,19 +198,11 @@ class _Load:
         """Returns these nodes and more, up to the wanted number."""
         chosen = list(kept)
         while len(chosen) < count:
-            left = (node for node in self._nodes if node not in chosen)
-            chosen.append(min(left, key=lambda node: self._rank(node, chosen, count)))
+            left = [node for node in self._nodes if node not in chosen]
+            near = best(left, self._live, self._spread, chosen, count, self._loads)
+            chosen.append(min(near, key=lambda node: self._rank(node, chosen)))
         return chosen
 
-    def _rank(
-        self, node: int, chosen: Sequence[int], count: int
-    ) -> tuple[bool, Cost, int, int, int, int]:
+    def _rank(self, node: int, chosen: Sequence[int]) -> tuple[int, int, int, int]:
         shared = sum(self._loads.shared[node, other] for other in chosen)
-        return (
-            node not in self._live,
-            self._spread.rank(node, chosen, count),
-            self._loads.replicas[node],
-            shared,
-            self.leaders[node],
-            node,
-        )
+        return self._loads.replicas[node], shared, self.leaders[node], node

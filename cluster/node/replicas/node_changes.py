@@ -63,8 +63,8 @@ class NodeChanges:
         own, holders = group.config.node_id, view.holders()
         living = {node for node in holders if node == own or group.is_responsive(node)}
         if view.leaving:
-            topics, spread = self._metadata.topics(), view.spread
-            wanted = moves(topics, holders, view.leaving, living, spread)
+            topics = self._metadata.topics()
+            wanted = moves(topics, holders, view.leaving, living, view.spread, view.loads)
         else:
             wanted = self._grown(living)
         for record, target in wanted:
@@ -84,8 +84,8 @@ class NodeChanges:
         most = min(self._replicas, len(living))
         if least >= most or not self._metadata.features.is_on(REPLICA_CHANGES):
             return []
-        spread = self._metadata.membership.spread
-        return internal_growth(self._metadata.topics(), living, most, spread)
+        view = self._metadata.membership
+        return internal_growth(self._metadata.topics(), living, most, view.spread, view.loads)
 
     def _ask(self, what: str, number: int, command: mpb.MetadataCommand) -> None:
         key = (what, number)

@@ -32,8 +32,8 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
             f"replicas: {replicas} need {replicas // 2 + 1} living nodes, "
             f"node {node.config.node_id} hears {len(live)}"
         )
-    state = node.metadata
-    return place(partitions, replicas, known, live, state.tables.loads, state.membership.spread)
+    view = node.metadata.membership
+    return place(partitions, replicas, known, live, view.loads, view.spread)
 
 
 def default_replicas(node: NodeContext) -> int:

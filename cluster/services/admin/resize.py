@@ -90,8 +90,7 @@ async def _set_replicas(
     known = view.holders()
     live = [one for one in known if node.alive(one)]
     leaders = {record.group_id: node.leader_of(record.group_id)[0] for record in topic.partitions}
-    loads = node.metadata.tables.loads
-    changes = resized(topic, request.replicas, known, live, leaders, loads, view.spread)
+    changes = resized(topic, request.replicas, known, live, leaders, view.loads, view.spread)
     moves = [
         meta.SetReplicas(group_id=record.group_id, replicas=target, expected_version=record.version)
         for record, target in changes
