@@ -5,7 +5,8 @@
 A partition that could be spread better over racks and machines (`places.py`) moves first, by swaps
 that each lower its cost. No later step raises the cost of a partition.
 Counts are level when no node holds two replicas more than another. Level counts take as few moves
-as possible, with the replicas that level the bytes best. Then a large partition swaps with a small
+as possible, in a large cluster with few new neighbours (`node_loads.py`), with the replicas that
+level the bytes best. Then a large partition swaps with a small
 one, until the fullest node is at most a tenth above the emptiest or no swap helps. A partition
 never has fewer replicas, and level nodes stay as they are.
 """
@@ -15,8 +16,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice, permutations
 
+from cluster.metadata.node_loads import NodeLoads
 from cluster.metadata.placement import NO_PLACES, level_leaders
 from cluster.metadata.places import Cost, Spread
 from cluster.metadata.topics import PartitionState
@@ -32,15 +35,17 @@ def plan(
     sizes: Mapping[int, int],
     limit: int,
     spread: Spread = NO_PLACES,
+    loads: NodeLoads | None = None,
 ) -> list[tuple[PartitionState, list[int]]]:
     """Returns the partitions to move, each with its nodes, the preferred leader first.
 
     nodes: give and take replicas; replicas on other nodes stay there. sizes: bytes by group.
     limit: on moved partitions; leaders are left for later if it is reached. Moving and lost
         replicas count at their target and are not moved again.
+    loads: of the same partitions, if neighbours should be few; changed as they move.
     """
     known = {record.group_id: record for record in records}
-    balance = _Balance(known.values(), sorted(nodes), sizes, limit, spread)
+    balance = _Balance(known.values(), sorted(nodes), sizes, limit, spread, loads or NodeLoads())
     balance.mend_spread()
     balance.level_counts()
     balance.level_bytes()
@@ -58,9 +63,11 @@ class _Balance:
         sizes: Mapping[int, int],
         limit: int,
         spread: Spread,
+        loads: NodeLoads,
     ) -> None:
         self._nodes = nodes
         self._spread = spread
+        self._loads = loads
         self._least: dict[tuple[int, frozenset[int]], Cost] = {}
         self._sizes = sizes
         self._limit = limit
@@ -132,10 +139,11 @@ class _Balance:
         """Returns the (giver, taker) that lowers the partition's cost the most, if one does."""
         placed = self._placed[group]
 
-        def cost(swap: tuple[int, int]) -> tuple[Cost, int, int, int, int]:
+        def cost(swap: tuple[int, int]) -> tuple[Cost, int, int, int, int, int]:
             giver, taker = swap
             now = self._spread.cost([taker if node == giver else node for node in placed])
-            return now, self._count[taker], self._bytes[taker], -self._count[giver], taker
+            beyond = self._beyond(group, giver, taker)
+            return now, beyond, self._count[taker], self._bytes[taker], -self._count[giver], taker
 
         swaps = [(giver, taker) for giver in placed if giver in self._held
                  for taker in self._nodes if taker not in placed]  # fmt: skip
@@ -157,8 +165,11 @@ class _Balance:
                 able = list(islice(self._able(giver, taker), MAX_LOOKED_AT))
                 if able:
 
-                    def cost(group: int, gap: int = gap) -> tuple[bool, int]:
-                        return group in self._moved, abs(2 * self._size(group) - gap)
+                    def cost(
+                        group: int, swap: tuple[int, int] = (giver, taker), gap: int = gap
+                    ) -> tuple[bool, int, int]:
+                        beyond = self._beyond(group, *swap)
+                        return group in self._moved, beyond, abs(2 * self._size(group) - gap)
 
                     self._move(min(able, key=cost), giver, taker)
                     return True
@@ -180,14 +191,25 @@ class _Balance:
             for group in large:
                 at = bisect_left(sized, self._size(group) - gap // 2)
                 pairs += [(group, small[near]) for near in (at - 1, at) if 0 <= near < len(small)]
-            best = min(pairs, key=lambda pair: abs(2 * self._gain(pair) - gap), default=None)
             # A gain on one side must not be lost on the other.
-            if best and slack // 2 <= self._gain(best) <= gap - slack // 2:
-                self._move(best[0], heavy, light)
-                if best[1] is not None:
-                    self._move(best[1], light, heavy)
+            low, high = slack // 2, gap - slack // 2
+            fitting = [pair for pair in pairs if low <= self._gain(pair) <= high]
+            if fitting:
+                large_one, small_one = min(fitting, key=partial(self._worth, heavy, light, gap))
+                self._move(large_one, heavy, light)
+                if small_one is not None:
+                    self._move(small_one, light, heavy)
                 return True
         return False
+
+    def _worth(
+        self, heavy: int, light: int, gap: int, pair: tuple[int, int | None]
+    ) -> tuple[int, int]:
+        large, small = pair
+        beyond = self._beyond(large, heavy, light)
+        if small is not None:
+            beyond += self._beyond(small, light, heavy)
+        return beyond, abs(2 * self._gain(pair) - gap)
 
     def _able(self, giver: int, taker: int) -> Iterator[int]:
         free = (group for group in self._held[giver] if taker not in self._placed[group])
@@ -201,6 +223,10 @@ class _Balance:
         before = self._spread.rank(giver, others, len(placed))
         return self._spread.rank(taker, others, len(placed)) <= before
 
+    def _beyond(self, group: int, giver: int, taker: int) -> int:
+        """Returns how many neighbours beyond the limit the move makes."""
+        return self._loads.beyond(taker, (node for node in self._placed[group] if node != giver))
+
     def _gain(self, pair: tuple[int, int | None]) -> int:
         return self._size(pair[0]) - (0 if pair[1] is None else self._size(pair[1]))
 
@@ -211,6 +237,8 @@ class _Balance:
         placed = self._placed[group]
         assert giver in placed and taker not in placed
         self._placed[group] = tuple(taker if node == giver else node for node in placed)
+        self._loads.add(placed, times=-1)
+        self._loads.add(self._placed[group])
         self._moved.add(group)
         del self._held[giver][group]
         self._held[taker][group] = None

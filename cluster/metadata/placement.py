@@ -5,8 +5,8 @@ Pure: the same state and live nodes give the same answer.
 Each partition gets live nodes first, then those that spread it best over racks and machines
 (`places.py`), then, in a large cluster, nodes that share partitions already (`node_loads.py`),
 then those that hold the fewest replicas. Among equals it gets the nodes that share the fewest
-partitions with the nodes already chosen, so that a lost node's work spreads. The first replica is the preferred leader: the live node of the set that
-leads the fewest.
+partitions with the nodes already chosen, so that a lost node's work spreads. The first replica is
+the preferred leader: the live node of the set that leads the fewest.
 
 A partition that gets more replicas keeps its present ones. A partition that gets fewer keeps its
 leader, and then live replicas that are well spread, on the nodes that hold the fewest.

@@ -24,7 +24,7 @@ from cluster.consensus.environment import GroupConfig
 from cluster.entries import UPGRADE
 from cluster.features import METADATA_LEARNERS, THIS_RELEASE
 from cluster.metadata import nodes as nodes_module
-from cluster.metadata.node_loads import NodeLoads
+from cluster.metadata.node_loads import MANY_NODES, MAX_NEIGHBOURS, NodeLoads
 from cluster.metadata.placement import place
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.upgrade import command as finalize
@@ -194,7 +194,8 @@ class Count:
 def placed(nodes: int, partitions: int) -> list[tuple[int, ...]]:
     """Returns the product's placement of so many partitions with three replicas each."""
     everybody = range(1, nodes + 1)
-    return place(partitions, 3, everybody, everybody, NodeLoads()) if partitions else []
+    loads = NodeLoads().copy(MAX_NEIGHBOURS if nodes >= MANY_NODES else 0)
+    return place(partitions, 3, everybody, everybody, loads) if partitions else []
 
 
 def in_ranges(nodes: int, partitions: int, neighbours: int = 12) -> list[tuple[int, ...]]:

@@ -66,7 +66,8 @@ class Balancing:
         nodes = [node for node in view.holders() if self._alive(node)]
         if moving >= MAX_MOVES:
             return list
-        return partial(plan, records, nodes, sizes, MAX_MOVES - moving, view.spread)
+        left = MAX_MOVES - moving
+        return partial(plan, records, nodes, sizes, left, view.spread, view.loads)
 
     def begin(self, moves: Moves) -> None:
         """Propose the moves, between rounds of the driver; outdated ones are refused."""

@@ -20,8 +20,9 @@ from cluster.config.node_config import DEFAULT_REPLICAS
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
-from cluster.metadata.placement import NO_PLACES
-from cluster.metadata.places import Cost, Spread
+from cluster.metadata.node_loads import NodeLoads
+from cluster.metadata.placement import NO_PLACES, best
+from cluster.metadata.places import Spread
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replicas.changes import Propose
@@ -31,7 +32,6 @@ from cluster.v1 import metadata_pb2 as mpb
 log = logging.getLogger(__name__)
 
 MAX_MOVES = 50  # partitions that have a target, of the whole cluster
-Worth = tuple[bool, Cost, int, int]
 
 
 class NodeChanges:
@@ -100,13 +100,16 @@ def moves(
     leaving: Collection[int],
     living: Collection[int],
     spread: Spread = NO_PLACES,
+    loads: NodeLoads | None = None,
 ) -> list[tuple[PartitionState, list[int]]]:
     """Return the partitions on leaving nodes, with their new replicas.
 
     They go to living nodes first (a move to a dead node waits for it), then to those that keep the
-    partition spread over racks and machines, then to the least loaded.
+    partition spread over racks and machines, then, in a large cluster, to those that share
+    partitions with its other nodes, then to the least loaded. loads: changed as they go.
     Internal topics get fewer replicas if no other node is left.
     """
+    loads = loads or NodeLoads()
     known = list(topics)
     internal = {one.group_id for t in known if is_internal(t.name) for one in t.partitions}
     records = [record for topic in known for record in topic.partitions]
@@ -123,16 +126,15 @@ def moves(
         for place, node in enumerate(target):
             spare = [one for one in holders if one not in target]
             if node in leaving and spare:
-
-                def worth(one: int, stay: list[int] = stay, count: int = len(target)) -> Worth:
-                    return one not in living, spread.rank(one, stay, count), load[one], one
-
-                target[place] = min(spare, key=worth)
+                near = best(spare, living, spread, stay, len(target), loads)
+                target[place] = min(near, key=lambda one: (load[one], one))
                 load[target[place]] += 1
                 stay.append(target[place])
         if record.group_id in internal:
             target = [node for node in target if node not in leaving] or target
         if target != list(record.placed):
+            loads.add(record.placed, times=-1)
+            loads.add(target)
             free -= not record.target
             found.append((record, target))
     return found
@@ -143,12 +145,14 @@ def internal_growth(
     living: Collection[int],
     most: int,
     spread: Spread = NO_PLACES,
+    loads: NodeLoads | None = None,
 ) -> list[tuple[PartitionState, list[int]]]:
     """Return internal partitions with too few replicas, and the replicas to add.
 
     A cluster that began with one node would keep its groups' offsets at one. No partition loses
     replicas: a node that is down comes back.
     """
+    loads = loads or NodeLoads()
     known = list(topics)
     records = [record for topic in known for record in topic.partitions]
     load = Counter(node for record in records for node in record.placed)
@@ -160,12 +164,13 @@ def internal_growth(
         grown = list(record.replicas)
         spare = set(living) - {*grown}
         while spare and len(grown) < most:
-            grown.append(
-                min(spare, key=lambda one: (spread.rank(one, grown, most), load[one], one))
-            )
+            near = best(spare, spare, spread, grown, most, loads)
+            grown.append(min(near, key=lambda one: (load[one], one)))
             spare.discard(grown[-1])
         if len(grown) > len(record.replicas):
             load.update(grown[len(record.replicas) :])
+            loads.add(record.placed, times=-1)
+            loads.add(grown)
             found.append((record, grown))
     return found
 
