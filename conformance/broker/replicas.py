@@ -110,7 +110,8 @@ class Seat:
     def entries_behind(self) -> int:
         return len(self._log.entries) - self.applied_index
 
-    def propose(self, data: bytes, done: Done) -> None:
+    def propose(self, data: bytes, done: Done, *, outlives_term: bool = False) -> None:
+        """Commits at once, so no proposal outlives its term."""
         if not self.is_leader:
             done(Abandoned(self.leader_id, "led elsewhere", lost=True))
             return

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.metadata import upgrade
+from cluster.metadata.node_loads import NodeLoads
 from cluster.metadata.placement import NO_PLACES
 from cluster.metadata.replicas import change, reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
@@ -123,7 +124,11 @@ class Leader:
             groups={0: self.group},
             topics=self.tables.topics_by_name,
             membership=SimpleNamespace(
-                balancing=True, holders=lambda: [1, 2, 3, 4], layout_version=7, spread=NO_PLACES
+                balancing=True,
+                holders=lambda: [1, 2, 3, 4],
+                layout_version=7,
+                spread=NO_PLACES,
+                loads=NodeLoads(),
             ),
         )
         self.view = view.membership
