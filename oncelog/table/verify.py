@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncelog._engine.net import runtime
 from oncelog.admin import Admin
 from oncelog.config import bootstrap_of
 from oncelog.consumer import Consumer
@@ -69,10 +70,15 @@ def verify(
 
 
 class _Topic:
-    """Rows of the topic, from the first offset that it has."""
+    """Rows of the topic, from the first offset that it has.
+
+    deleted: the end of the deleted records; compaction may have left a hole behind them.
+    """
 
     def __init__(self, consumer: Consumer, tp: TopicPartition) -> None:
         (self.begin,) = consumer.beginning_offsets([tp]).values()
+        query = consumer._fetcher.positions.list_offsets({tp: "deleted"})
+        self.deleted = runtime.run(query)[tp]
         (self.end,) = consumer.end_offsets([tp]).values()
         self._consumer = consumer
         self._tp = tp
@@ -105,6 +111,11 @@ def _partition(table: TopicTable, place: TablePartition, reader: _Topic | None) 
         common = range(max(reader.begin, begin), min(reader.end, found.end))
         if reader.end < found.end:
             found.faults.append(f"the topic ends at {reader.end}, before the table")
+        if found.end < reader.deleted:
+            found.faults.append(
+                f"records of the topic from {found.end} to {reader.deleted - 1} are deleted, and "
+                "the table lacks them"
+            )
         if common:
             reader.seek(common.start)
     at = common.start
@@ -114,7 +125,7 @@ def _partition(table: TopicTable, place: TablePartition, reader: _Topic | None) 
                 at = _compare(rows, reader, range(at, min(end, common.stop)), found)
     except CorruptLogError as error:
         found.faults.append(error.message)
-    if not found.faults and at != common.stop:
+    if not found.faults and at < common.stop:
         found.faults.append(f"records of the topic from {at} to {common.stop - 1} are missing")
     return found
 

@@ -19,9 +19,13 @@ from oncelog.table.layout import checked_slices
 from oncelog.wire.arrow import rows_between
 
 
-def first_offsets(options: SourceOptions, cluster: str, topic_id: int, log: Offsets) -> Offsets:
+def first_offsets(
+    options: SourceOptions, cluster: str, topic_id: int, log: Offsets, deleted: Offsets
+) -> Offsets:
     """Return where each partition begins: in the table, unless records between it and the log are
     deleted.
+
+    log: starts of the log. deleted: the ends of the deleted records.
     """
     (topic,) = options.selection.topics
     table = DeltaTopic.open(options.table, cluster, topic)
@@ -29,7 +33,7 @@ def first_offsets(options: SourceOptions, cluster: str, topic_id: int, log: Offs
     for tp, begin in log.items():
         place = TablePartition(topic_id, tp.partition)
         files = table.files(place)
-        has_all = bool(files) and (table.position(place) or 0) >= begin
+        has_all = bool(files) and (table.position(place) or 0) >= deleted[tp]
         found[tp] = min(begin, files[0].first) if has_all else begin
     return found
 

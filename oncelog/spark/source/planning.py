@@ -147,7 +147,8 @@ class Planner:
         (topic,) = self._describe(self.options.selection.topics, {})
         assert self._admin is not None
         cluster = owner_of(self._with_retries(self._admin.describe_cluster))
-        return first_offsets(self.options, cluster, topic.topic_id, log_starts)
+        deleted = self.deleted(log_starts)
+        return first_offsets(self.options, cluster, topic.topic_id, log_starts, deleted)
 
     def deleted(self, tps: Iterable[TopicPartition]) -> Offsets:
         """Return the ends of the deleted records: compaction may have left a hole behind them."""

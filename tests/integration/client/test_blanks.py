@@ -298,6 +298,8 @@ def test_a_table_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     carry(kit, topic, END + 3, [BLANK, BLANK, BLANK])
     truncate(kit, topic, END + 6)
     archive(kit, topic, tmp_path)
+    (before,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    assert (before.faults, before.end) == ([], END + 3), "the topic begins behind its end"
     append(kit, topic, END + 6, END + 8)
     archive(kit, topic, tmp_path)
     whole = [*LIVE, *range(END, END + 3), END + 6, END + 7]
@@ -308,6 +310,9 @@ def test_a_table_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     truncate(kit, topic, END + 10)
     with pytest.raises(TableError, match=rf"records from {END + 8} to {END + 9} are deleted"):
         archive(kit, topic, tmp_path)
+    (after,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    (fault,) = after.faults
+    assert f"from {END + 8} to {END + 9} are deleted, and the table lacks them" in fault
 
 
 def test_spark_reads_tables_with_blanks_by_offsets(kit: Kit, topic: str, tmp_path: Path) -> None:
@@ -322,6 +327,25 @@ def test_spark_reads_tables_with_blanks_by_offsets(kit: Kit, topic: str, tmp_pat
         assert offsets_in(read_both(both, one, topic_id, ["offset"])) == [
             offset for offset in every if start <= offset < end
         ]
+
+
+def test_spark_begins_in_a_table_that_ends_before_deleted_blanks(
+    kit: Kit, topic: str, tmp_path: Path
+) -> None:
+    archive(kit, topic, tmp_path)
+    append(kit, topic, END, END + 4)
+    carry(kit, topic, END, [BLANK, BLANK, BLANK])
+    truncate(kit, topic, END + 3)
+    with Admin(bootstrap_servers=kit.servers) as admin:
+        topic_id = admin.describe_topic(topic).topic_id
+    tp = TopicPartition(topic, 0)
+    both = options(kit, topic, table=f"{tmp_path}/{topic}")
+    with Planner(both) as planner:
+        assert planner.earliest([tp]) == {tp: 0}
+        whole = OffsetRange(tp, 0, END + 4)
+        assert offsets_in(read_both(both, whole, topic_id, ["offset"])) == [*LIVE, END + 3]
+        truncate(kit, topic, END + 4)
+        assert planner.earliest([tp]) == {tp: END + 4}, "the record in between is lost"
 
 
 def archive(kit: Kit, topic: str, to: Path) -> None:
