@@ -481,15 +481,15 @@ def balance_over_moves() -> Any:
 
 @mutation("a balance moves all at once")
 def balance_without_limit() -> Any:
-    def unlimited(records: Any, nodes: Any, sizes: Any, limit: int, spread: Any) -> Any:
-        return plan(records, nodes, sizes, 1000, spread)
+    def unlimited(records: Any, nodes: Any, sizes: Any, limit: int, *rest: Any) -> Any:
+        return plan(records, nodes, sizes, 1000, *rest)
 
     return [(balancing, "plan", unlimited)]
 
 
 @mutation("a balance ignores racks")
 def balance_ignores_racks() -> Any:
-    def without(records: Any, nodes: Any, sizes: Any, limit: int, spread: Any) -> Any:
+    def without(records: Any, nodes: Any, sizes: Any, limit: int, *rest: Any) -> Any:
         return plan(records, nodes, sizes, limit)
 
     return [(balancing, "plan", without)]
