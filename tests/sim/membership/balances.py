@@ -45,7 +45,7 @@ MAX_MOVES = 2  # at a time, instead of the nodes' 50
 MOST_MOVES = 2 * MAX_MOVES
 LOOK = 0.02  # seconds between looks at the metadata
 SLOW_MOVE = 10.0  # seconds before the first step of a move by hand
-DIRECTED = (6,)  # seeds that meet the planted weaknesses
+DIRECTED = (6, 9)  # seeds that meet the planted weaknesses
 WITH_RACKS = 7
 RACKS = "aabbc"
 
