@@ -20,6 +20,9 @@ OWN_BYTES = 512 << 20  # of the program and of the batches at hand, beside the k
 
 
 def main(memory_bytes: int) -> None:
+    # A terminal's Ctrl-C is for the node. In a session of its own this process would not yield to
+    # the node: the kernel may share out processors by session first (autogroup).
+    os.setpgrp()
     os.nice(NICENESS)
     limit = memory_bytes + OWN_BYTES
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit

@@ -84,9 +84,6 @@ class WorkerProcess:
             stdout=asyncio.subprocess.PIPE,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            # A terminal's Ctrl-C is for the node. In a session of its own the process would not
-            # yield to the node: the kernel shares out processors by session first (autogroup).
-            process_group=0,
         )
 
 
