@@ -198,6 +198,12 @@ class MetadataState:
         topic = self._tables.topics[found[0]]
         return topic, found[1], topic.partitions[found[1]]
 
+    def is_deleted(self, group_id: int) -> bool:
+        """Whether the group was of a partition that was deleted."""
+        tables = self._tables
+        known = FIRST_PARTITION_GROUP_ID <= group_id < tables.next_group_id
+        return known and group_id not in tables.groups
+
     def group_of(self, topic: str, partition: int) -> int | None:
         """Returns the group of a partition; None if there is no such topic or partition."""
         known = self._tables.topics.get(topic)

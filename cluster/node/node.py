@@ -198,6 +198,7 @@ class Node:
             self._leaders,
             self._driver.groups,
             self._peers.linked_since.keys(),
+            self.metadata.is_deleted,
             partial(self.metadata.features.is_on, METADATA_LEARNERS),
             self._peers.send,
             self._on_leadership,

@@ -47,6 +47,7 @@ def news_of(node: Node, process: Process) -> LeaderNews | OlderNews:
         process.known_leaders,
         groups,
         links,
+        process.state.is_deleted,
         lambda: features.is_on(METADATA_LEARNERS),
         node.send,
         lambda gid: None,

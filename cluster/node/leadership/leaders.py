@@ -51,6 +51,10 @@ class Leaders:
         self.notify()
         return True
 
+    def forget(self, group_id: int) -> None:
+        """Forget what was announced of a group."""
+        self._announced.pop(group_id, None)
+
     def announcement(self, group_id: int) -> tuple[int, int]:
         """Return the newest announcement of the group: (term, leader)."""
         return self._announced[group_id]

@@ -26,6 +26,7 @@ from cluster.node.leadership.leaders import Leaders
 
 WAIT = 0.02  # seconds from a change to the message that has it, and others since
 MAX_ROWS = 10_000  # of one message
+SPARE = 1000  # groups of deleted partitions that may be kept, and as many more as there are others
 
 
 class LeaderNews:
@@ -33,6 +34,7 @@ class LeaderNews:
 
     process: a number of this process of the node, which no other one has.
     groups: its replicas. links: nodes whose link is up.
+    is_gone(group): its partition was deleted.
     may_learn: whether all nodes know of learners of the metadata that stay, so of these messages.
     heard(group): a leader of the group was announced.
     later(seconds, call): calls once, in this process.
@@ -45,6 +47,7 @@ class LeaderNews:
         leaders: Leaders,
         groups: Mapping[int, Group],
         links: Collection[int],
+        is_gone: Callable[[int], bool],
         may_learn: Callable[[], bool],
         send: Callable[[int, list[Message]], None],
         heard: Callable[[int], None],
@@ -55,12 +58,14 @@ class LeaderNews:
         self._leaders = leaders
         self._groups = groups
         self._links = links
+        self._is_gone = is_gone
         self._may_learn = may_learn
         self._send = send
         self._heard = heard
         self._later = later
         self._number = 0
         self._changes: dict[int, int] = {}  # group -> number of its last change, rising
+        self._most = SPARE  # of them; with more, those of deleted partitions go
         self._told: set[int] = set()  # nodes that were told of all groups led here
         self._askers: dict[int, int] = {}  # node that asks here -> the last number that it has
         self._asked: set[int] = set()  # of these since the last look
@@ -154,7 +159,7 @@ class LeaderNews:
                 self._known[sender] = (message.process, message.number)
 
     def _take(self, notice: LeaderNotice) -> None:
-        if self._leaders.announced(notice):
+        if not self._is_gone(notice.group) and self._leaders.announced(notice):
             self._note(notice.group)
             self._heard(notice.group)
 
@@ -163,7 +168,16 @@ class LeaderNews:
         self._number += 1
         self._changes.pop(gid, None)
         self._changes[gid] = self._number
+        if len(self._changes) > self._most:
+            self._forget_gone()
         self._plan()
+
+    def _forget_gone(self) -> None:
+        """Forget the groups of deleted partitions: nodes would pass them on for ever."""
+        for gid in filter(self._is_gone, [*self._changes]):
+            del self._changes[gid]
+            self._leaders.forget(gid)
+        self._most = 2 * len(self._changes) + SPARE
 
     def _plan(self) -> None:
         if self._askers and not self._is_planned:
@@ -188,5 +202,5 @@ class LeaderNews:
         terms, leaders = zip(*map(self._leaders.announcement, groups), strict=True)
         number = self._askers[peer] = self._changes[groups[-1]]
         self._send(peer, [LeaderChanges(self._process, since, number, groups, terms, leaders)])
-        if number < self._number:
+        if len(changed) > MAX_ROWS:
             self._plan()

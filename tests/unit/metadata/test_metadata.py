@@ -15,6 +15,7 @@ from cluster.metadata.state import (
     MetadataState,
     TopicAltered,
 )
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import MAX_PARTITIONS, MAX_TOPICS, TopicSettings
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.v1.cluster_pb2 import (
@@ -350,9 +351,13 @@ def test_deleted_topics_ids_are_not_used_again(log):
     old = log.state.topic("a")
     assert not log.delete("a").error
     assert log.state.topic("a") is None
-    assert log.state.partition(old.partitions[0].group_id) is None
+    group = old.partitions[0].group_id
+    assert log.state.partition(group) is None
+    assert log.state.is_deleted(group)
     log.create("a")
     new = log.state.topic("a")
+    next_one = new.partitions[0].group_id + 1
+    assert not any(map(log.state.is_deleted, (METADATA_GROUP, next_one - 1, next_one)))
     assert new.topic_id > old.topic_id
     assert new.partitions[0].group_id > old.partitions[0].group_id
     assert log.state.take_events() == [LayoutChanged()] * 3

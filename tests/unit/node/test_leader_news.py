@@ -22,6 +22,7 @@ class Rig:
         self.sent: list[tuple[int, Message]] = []
         self.heard: list[int] = []
         self.planned: list[Callable[[], None]] = []
+        self.gone: set[int] = set()  # groups of deleted partitions
         self.leaders = Leaders({})
         self.news = LeaderNews(
             1,
@@ -29,6 +30,7 @@ class Rig:
             self.leaders,
             {},
             {9},
+            lambda gid: gid in self.gone,
             lambda: True,
             lambda peer, messages: self.sent.extend((peer, one) for one in messages),
             self.heard.append,
@@ -138,3 +140,22 @@ def test_many_changes_take_several_messages(monkeypatch: pytest.MonkeyPatch) -> 
     while rig.planned:
         parts += rig.wait()
     assert [one.groups for one in parts] == [(16, 17), (18, 19), (20,)]
+
+
+def test_groups_of_deleted_partitions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, nodes kept them and told them to each other, also to nodes that started anew."""
+    monkeypatch.setattr(news_module, "SPARE", 4)
+    rig = Rig()
+    for first in range(100, 400, 10):
+        rig.tell(*range(first, first + 10))
+        rig.gone |= {*range(first + 1, first + 10)}
+    kept = [*range(100, 400, 10)]
+    (answer,) = rig.ask()
+    assert len(answer.groups) <= 2 * len(kept) + 4 + 10, "not 300"
+    assert [gid for gid in answer.groups if gid not in rig.gone] == kept
+    assert {rig.leaders.leader_of(gid) for gid in kept} == {(2, 1)}
+    assert rig.leaders.leader_of(101) == (0, 0)
+    rig.heard.clear()
+    rig.tell(101, 100, term=2)
+    assert rig.heard == [100], "another node still tells of it"
+    assert [one.groups for one in rig.ask(answer.number)] == [(100,)]
