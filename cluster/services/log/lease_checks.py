@@ -4,8 +4,7 @@
     Resolver ----------------is_issued-'--> the metadata leader, where this node is behind
 
 An invalid token costs one HMAC and is answered at once. Only a proven id newer than this
-node's metadata is waited for: a leader must know whether a name holds it. All waiters share
-one empty metadata command.
+node's metadata is waited for: a leader must know whether a name holds it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cluster.errors import ClusterError
 from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
 from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
-from cluster.v1.metadata_pb2 import MetadataCommand
+from cluster.services.newest_metadata import NewestMetadata
 
 CATCH_UP = 1.0  # seconds that a proven id is waited for
 
@@ -27,7 +26,7 @@ class Leases:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
-        self._round: asyncio.Task[None] | None = None
+        self._newest = NewestMetadata(node)
         self._behind_until = 0.0  # the loop's time; no new wait before
 
     def proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
@@ -73,7 +72,7 @@ class Leases:
         if producer_id >= KAFKA_IDS:
             number = (producer_id - KAFKA_IDS) >> KAFKA_PROOF_BITS
         if not metadata.is_issued(number):
-            await self._catch_up()
+            await self._newest.wait()
         return metadata.is_issued(number)
 
     async def caught_up(self) -> bool:
@@ -83,29 +82,11 @@ class Leases:
             return False
         try:
             async with asyncio.timeout(CATCH_UP):
-                await self._catch_up()
+                await self._newest.wait()
         except (ClusterError, TimeoutError):
             self._behind_until = loop.time() + CATCH_UP
             return False
         return True
-
-    async def _catch_up(self) -> None:
-        """Return when this node has applied all that was committed before the call."""
-        before = self._round
-        if before is not None and not before.done():
-            # It may have been proposed before the id was issued.
-            await asyncio.wait([before])
-        if self._round is before:
-            self._round = asyncio.create_task(self._ask())
-            # All waiters may have given up; no one is left to take the error.
-            self._round.add_done_callback(lambda task: task.cancelled() or task.exception())
-        assert self._round is not None
-        await asyncio.shield(self._round)
-
-    async def _ask(self) -> None:
-        """Propose an empty command: all replicas refuse it, but only after all earlier commands."""
-        timeout = self._node.config.request_timeout_ms / 1000
-        await self._node.propose_metadata(MetadataCommand(), timeout)
 
 
 def unproven(token: bytes, producer_id: int, epoch: int) -> Verdict:

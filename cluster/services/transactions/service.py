@@ -98,8 +98,7 @@ class TransactionService:
         self, request: pb.KeepTransactionsAliveRequest
     ) -> pb.KeepTransactionsAliveResponse:
         count_in_range("transaction_ids", len(request.transaction_ids), 0, MAX_KEPT)
-        for number in request.transaction_ids:
-            await self._rights.check("write", number)
+        await self._rights.check("write", *request.transaction_ids)
         ended = await self._coordination.keep_alive(request.transaction_ids)
         return pb.KeepTransactionsAliveResponse(ended=ended)
 

@@ -49,3 +49,18 @@ async def test_what_is_forgotten_is_free(node: Node) -> None:
     proposed = node.proposed
     await rights(node).check("write", number)
     assert node.proposed == proposed + 1, "this node might have been behind"
+
+
+async def test_transactions_of_one_call_cost_one_command(node: Node) -> None:
+    """Before, one that a caller without rights made up cost one each: 10,000 in a call."""
+    numbers = list[int]()
+    for nonce in (1, 2, 3):
+        numbers.append(begin(node, nonce).transaction.transaction_id)
+        ask(node, abort={"transaction_id": numbers[-1], "reason": "operator"})
+    begin(node, 4)
+    coordinator, proposed = node.metadata.coordinator, node.proposed
+    assert all(map(coordinator.is_forgotten, numbers))
+    await rights(node).check("write", *numbers)
+    assert node.proposed == proposed + 1
+    with pytest.raises(NotAuthorizedError, match=f"transaction {numbers[-1] + 2}"):
+        await rights(node).check("write", *numbers, numbers[-1] + 2)

@@ -6,6 +6,7 @@ commit for good, so the node catches up before it says so.
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,6 +109,17 @@ async def test_offsets_of_a_new_topic_are_committed_and_staged() -> None:
     assert await groups._topic_ids([place]) and node.caught_up == 1, "it knows the topic now"
     none = group_pb2.OffsetCommit(topic="none")
     assert await groups._topic_ids([none]) == [0]
+
+
+async def test_calls_about_missing_topics_share_a_command() -> None:
+    """Else a caller in a loop fills the metadata's log: each command is an entry there."""
+    node = Learner()
+    members: Any = SimpleNamespace(classic=NOBODY, begun_classic=NOBODY)
+    groups = GroupService(node, members, NOBODY, now_ms=lambda: node.now_ms)
+    none = TopicPartition(topic="none")
+    answers = await asyncio.gather(*(groups._topic_ids([none]) for _ in range(50)))
+    assert answers == [[0]] * 50
+    assert node.caught_up == 2, "the others came while the first one was under way"
 
 
 async def test_offsets_of_a_topic_that_the_node_has_not_heard_of_are_valid() -> None:
