@@ -268,10 +268,13 @@ class Cleaner:
     def _chunk(self, partition: Partition, offset: int, end: int) -> Steps[CleaningChunk | None]:
         """Reads the next chunk, behind batches that retention deleted; None: `end` is reached.
 
-        Raises BrokenOffError if the batches changed meanwhile.
+        Raises BrokenOffError if the batches changed meanwhile, and what the read has raised.
         """
         while offset < end:
-            chunk: CleaningChunk | None = yield self._reading(partition, offset, end)
+            chunk: CleaningChunk | Exception | None
+            chunk = yield self._reading(partition, offset, end)
+            if isinstance(chunk, Exception):
+                raise chunk
             if chunk is not None:
                 return chunk
             if offset >= partition.log_start_offset:
@@ -333,14 +336,20 @@ class Cleaner:
                 resume(None)
                 return
 
-            def done(outcome: CleaningChunk | StorageError | None) -> None:
+            def run() -> CleaningChunk | Exception | None:
+                try:
+                    return read.run()
+                except Exception as error:  # noqa: BLE001 - nobody waits for the thread
+                    return error
+
+            def done(outcome: CleaningChunk | Exception | None) -> None:
                 if isinstance(outcome, StorageError):
                     if not read.is_outdated:
                         partition.unreadable(outcome)
                     outcome = None
                 resume(outcome)
 
-            self._reads.ask(group, read.run, done)
+            self._reads.ask(group, run, done)
 
         return step
 

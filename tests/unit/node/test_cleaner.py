@@ -322,6 +322,23 @@ def test_an_unexpected_error_is_told_and_the_partition_is_cleaned_later(
     assert replica.held[-1][0] == HELD, "a good pass ends the doubling"
 
 
+def test_an_unexpected_error_of_a_read_ends_the_pass_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the pass waited for the read for ever, and no partition was cleaned any more."""
+    replica = filled()
+
+    def wrong(read: reading.CleaningRead) -> None:
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(reading.CleaningRead, "run", wrong)
+        replica.clean()
+    assert not replica.cleaner.is_cleaning
+    assert replica.cleaner.counters.errors == {"t/0": "ValueError: a bug"}
+    replica.held[-1][1]()
+    replica.clean()
+    assert replica.cleaner.counters.passes == 1 and replica.check() == 9
+
+
 def test_errors_of_partitions_that_are_led_elsewhere_are_forgotten() -> None:
     replica = filled()
     replica.dies = True
