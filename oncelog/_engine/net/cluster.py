@@ -55,7 +55,7 @@ UNKNOWN_TOPIC_GRACE_S = 2.0
 MAX_LEADER_FAILURES = 4
 # Rounds over all nodes without any answer ever, in which each port is certainly no node's.
 WRONG_ROUNDS = 3
-# No node of the cluster has answered.
+# No node of the cluster has answered, unless a node says so itself.
 _SILENT = BrokerUnavailableError, RequestTimeoutError, OtherClusterError
 
 
@@ -260,10 +260,12 @@ class Cluster:
                 self.founding.learn(address, await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             problem = from_rpc_error(error)
+            told = problem.from_node and not isinstance(problem, OtherClusterError)
             if isinstance(problem, BrokerUnavailableError | RequestTimeoutError):
                 hint = certain(problem.message) or likely(problem.message)
                 problem = type(problem)(": ".join(filter(None, (address, hint, problem.message))))
-            if isinstance(problem, _SILENT):
+                problem.from_node = told
+            if isinstance(problem, _SILENT) and not told:
                 reachability.failed(problem.message)
             else:
                 reachability.answered(address)
