@@ -132,11 +132,13 @@ class Undecided:
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[tuple[int, Done]]] = {}
+        self._oldest = 0  # no term of those that wait is lower
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, index: int, term: int, done: Done) -> None:
+        self._oldest = min(self._oldest, term) if self._waiting else term
         self._waiting.setdefault(index, []).append((term, done))
 
     def applied(self, index: int, term: int, result: object) -> None:
@@ -145,6 +147,12 @@ class Undecided:
                 done(Applied(index, result))
             else:
                 done(_OVERWRITTEN)
+        if self._waiting and self._oldest < term:
+            self._overwrite_above(index, term)
+
+    def _overwrite_above(self, index: int, term: int) -> None:
+        """Answers those of earlier terms above the entry; looks at all, so once for each term."""
+        self._oldest = term
         for above in [one for one in self._waiting if one > index]:
             kept = [one for one in self._waiting[above] if one[0] >= term]
             lost = [done for own_term, done in self._waiting.pop(above) if own_term < term]

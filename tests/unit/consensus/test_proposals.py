@@ -128,3 +128,37 @@ def test_a_later_terms_entry_decides_on_what_is_above_it():
     assert told == [53, 63, 73] and undecided
     undecided.applied(7, 4, None)
     assert told == [53, 63, 73, 74] and undecided, "that of term 5 may commit"
+
+
+class CountedTerm(int):
+    """A term that counts how often it is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedTerm.compared += 1
+        return int(self) < int(other)
+
+    def __ge__(self, other: int) -> bool:
+        CountedTerm.compared += 1
+        return int(self) >= int(other)
+
+
+@pytest.mark.parametrize("overwritten_from", [None, 0, 500])
+def test_many_entries_of_a_deposed_leader_are_decided_on_in_one_pass(
+    overwritten_from: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, each applied entry looked at all that wait: many batches stopped the loop."""
+    monkeypatch.setattr(CountedTerm, "compared", 0)
+    undecided, told, count = Undecided(), list[Outcome](), 1000
+    for index in range(count):
+        undecided.add(index, CountedTerm(7), told.append)
+    for index in range(count):
+        term = 7 if overwritten_from is None or index < overwritten_from else 8
+        undecided.applied(index, term, None)
+    applied = count if overwritten_from is None else overwritten_from
+    assert [isinstance(one, Applied) for one in told] == [
+        *[True] * applied, *[False] * (count - applied)
+    ]  # fmt: skip
+    assert not undecided
+    assert CountedTerm.compared <= 4 * count
