@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage.errors import StorageError
 
@@ -77,8 +77,18 @@ class BackgroundReads:
         self._under_way -= 1
         self._ended += 1
         assert self._under_way >= 0
-        asked.done(outcome)
-        self._touch(asked.group)
+        try:
+            if isinstance(outcome, _Unexpected):
+                raise outcome.error
+            asked.done(outcome)
+        finally:
+            self._touch(asked.group)
+
+
+class _Unexpected(NamedTuple):
+    """An error that is a bug of ours: raised on the loop. Its read takes no more place."""
+
+    error: Exception
 
 
 def _outcome(read: Callable[[], Any]) -> Any:
@@ -86,3 +96,5 @@ def _outcome(read: Callable[[], Any]) -> Any:
         return read()
     except StorageError as error:
         return error
+    except Exception as error:  # noqa: BLE001 - see _Unexpected
+        return _Unexpected(error)

@@ -117,3 +117,21 @@ def test_few_are_under_way_and_wait_to_be_used_at_once() -> None:
 
 def test_limits_fit_each_other() -> None:
     assert background_reads.AT_A_TIME * read_ahead.READ_BYTES <= 64 << 20
+
+
+def test_a_read_that_ends_with_a_bug_takes_no_more_place() -> None:
+    """Before, four of them ended all reads of the node: nobody was sent entries from the disk."""
+    disk, found = Reads(), list[int]()
+
+    def wrong() -> None:
+        raise ValueError("a bug")
+
+    for _ in range(AT_A_TIME + 1):
+        disk.reads.ask(GROUP, wrong, found.append)
+        with pytest.raises(ValueError, match="a bug"):
+            disk.end()
+        disk.reads.next_round()
+    assert disk.touched == [GROUP] * (AT_A_TIME + 1)
+    disk.reads.ask(GROUP, lambda: 5, found.append)
+    disk.end()
+    assert found == [5]
