@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,12 +25,14 @@ class Native:
     def __init__(self) -> None:
         self.pauses: list[float] = []
         self._named, self._ends = threading.Event(), threading.Event()
+        self._task = TASKS
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         self._named.wait()
 
     def _run(self) -> None:
-        (TASKS / str(threading.get_native_id()) / "comm").write_text(NAME)
+        self._task = TASKS / str(threading.get_native_id())
+        (self._task / "comm").write_text(NAME)
         self._named.set()
         self._ends.wait()
 
@@ -41,6 +44,8 @@ class Native:
     def end(self) -> None:
         self._ends.set()
         self._thread.join()
+        while self._task.exists():  # the system lists it for a moment longer
+            time.sleep(0.001)
 
 
 class Client:
