@@ -50,6 +50,10 @@ from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
 
+# Seconds that callers wait for what the log decides once a term has ended; no request lasts longer
+# by default. Without a majority their batches would count as memory in use for ever.
+UNDECIDED = 60.0
+
 
 def _alias(name: str) -> Any:
     return property(attrgetter(name))
@@ -320,6 +324,7 @@ class Group:
             self._raft.core.tick()
             self._note_role()
             self._apply()
+            self._end_waits()
             self._lead()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
             self.fail(error)
@@ -400,9 +405,14 @@ class Group:
         if ended is not None:
             ended.replicator.close()
             for index, done in ended.proposals.abandon(abandoned.leader_id, reason):
-                self._undecided.add(index, ended.term, done)
+                self._undecided.add(index, ended.term, done, self._env.clock() + UNDECIDED)
         if not goes_on:
             self._undecided.abandon(abandoned)
+
+    def _end_waits(self) -> None:
+        """Answers those that outlived a term, where the log has not decided for long."""
+        if self._undecided and self._env.clock() >= self._undecided.until:
+            self._undecided.abandon(self._abandoned("the log has not decided"))
 
     def _abandoned(self, reason: str, *, lost: bool = False) -> Abandoned:
         leader = self.leader_id

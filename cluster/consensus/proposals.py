@@ -127,17 +127,20 @@ class Undecided:
     The log decides at the entry's index: it is applied, or an entry of another term is. The entry
     is known by index and term, since this node's later terms may write to the same index. An entry
     of a later term decides on all of earlier terms above it, too: terms never fall along a log.
-    Else they would wait for entries that may never come there.
+    Else they would wait for entries that may never come there. Where a majority is gone the log
+    decides nothing, so all waits end at `until`.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[tuple[int, Done]]] = {}
         self._oldest = 0  # no term of those that wait is lower
+        self.until = 0.0  # by the group's clock
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, index: int, term: int, done: Done) -> None:
+    def add(self, index: int, term: int, done: Done, until: float) -> None:
+        self.until = until
         self._oldest = min(self._oldest, term) if self._waiting else term
         self._waiting.setdefault(index, []).append((term, done))
 

@@ -14,6 +14,7 @@ from typing import Any
 from crc32c import crc32c
 
 from cluster.consensus import replication
+from cluster.consensus.group import UNDECIDED
 from cluster.consensus.message import Append, AppendReply, Vote, VoteReply
 from cluster.dedup.verdict import Kind
 from tests.sim.checker import Violation
@@ -184,6 +185,23 @@ def a_batch_without_sequences_is_answered_by_the_log() -> None:
     stage.drop()
     stage.run(2.0)
     assert lost.kind is Kind.NOT_LEADER, "another entry is in its place"
+    stage.finish()
+
+
+@schedule
+def a_batch_without_sequences_does_not_wait_for_ever() -> None:
+    """Its leader is cut off, so nothing decides on it: its memory is given back."""
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    stage.isolate(1)
+    stage.free = True
+    plain = stage.send(1, stage.batch(pid=0))
+    stage.run(UNDECIDED / 2)
+    assert not stage.group(1).core.is_leader and plain.kind is None
+    stage.run(UNDECIDED)
+    assert plain.kind is Kind.NOT_LEADER
+    stage.drop()
     stage.finish()
 
 

@@ -77,6 +77,7 @@ CAUGHT_BY = {
     "slice-acknowledged-after-all": "an_acknowledgement_of_an_earlier_slice_is_withdrawn",
     "no-fsync": "a_power_cut_of_all_loses_nothing",
     "plain-batch-ends-with-its-term": "a_batch_without_sequences_is_answered_by_the_log",
+    "plain-batch-waits-for-ever": "a_batch_without_sequences_does_not_wait_for_ever",
     "commit-before-own-fsync": "a_divergent_tail_rejoins",
     "trim-by-rewrite": "power_fails_in_each_disk_call_of_a_compaction",
     "acks-before-fsync": "followers_acknowledge_after_their_fsync",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.consensus import group
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Proposals
 from cluster.consensus.replication import Replicator
@@ -208,6 +209,11 @@ def plain_batch_ends_with_its_term() -> Any:
 
     propose = Leadership.propose
     return [(Leadership, "propose", brief)]
+
+
+@mutation("a batch without sequences waits for a majority that never comes")
+def plain_batch_waits_for_ever() -> Any:
+    return [(group, "UNDECIDED", float("inf"))]
 
 
 @mutation("a deposed leader says no")

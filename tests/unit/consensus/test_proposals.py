@@ -19,6 +19,7 @@ from cluster.consensus.proposals import (
     Undecided,
 )
 
+NEVER = float("inf")
 THIRD = bytes(MAX_SLICE_BYTES // 3)
 
 
@@ -71,7 +72,7 @@ def test_what_was_never_appended_is_lost_and_the_log_decides_on_what_was():
     assert [index for index, _ in kept] == [6]
     for term, name in ((7, "committed"), (8, "overwritten")):
         undecided = Undecided()
-        undecided.add(6, 7, waiter(name))
+        undecided.add(6, 7, waiter(name), NEVER)
         undecided.applied(5, 7, b"another")
         assert name not in told
         undecided.applied(6, term, b"result")
@@ -104,10 +105,10 @@ def test_callers_of_a_slice_whose_append_fails_are_all_answered():
 def test_terms_that_wrote_to_the_same_index_are_told_apart():
     undecided, told = Undecided(), list[Outcome]()
     for term in (3, 5):
-        undecided.add(6, term, told.append)
+        undecided.add(6, term, told.append, NEVER)
     undecided.applied(6, 5, b"of term 5")
     assert [isinstance(one, Applied) for one in told] == [False, True]
-    undecided.add(7, 5, told.append)
+    undecided.add(7, 5, told.append, NEVER)
     undecided.abandon(Abandoned(0, "restarted from a snapshot"))
     assert told[2] == Abandoned(0, "restarted from a snapshot") and not undecided
 
@@ -117,7 +118,7 @@ def test_a_later_terms_entry_decides_on_what_is_above_it():
     undecided, told = Undecided(), list[int]()
 
     def add(index: int, term: int) -> None:
-        undecided.add(index, term, lambda outcome: told.append(10 * index + term))
+        undecided.add(index, term, lambda outcome: told.append(10 * index + term), NEVER)
 
     for index, term in ((5, 3), (6, 3), (7, 3), (7, 4), (8, 5)):
         add(index, term)
@@ -152,7 +153,7 @@ def test_many_entries_of_a_deposed_leader_are_decided_on_in_one_pass(
     monkeypatch.setattr(CountedTerm, "compared", 0)
     undecided, told, count = Undecided(), list[Outcome](), 1000
     for index in range(count):
-        undecided.add(index, CountedTerm(7), told.append)
+        undecided.add(index, CountedTerm(7), told.append, NEVER)
     for index in range(count):
         term = 7 if overwritten_from is None or index < overwritten_from else 8
         undecided.applied(index, term, None)
