@@ -198,7 +198,7 @@ def a_batch_without_sequences_does_not_wait_for_ever() -> None:
     stage.free = True
     plain = stage.send(1, stage.batch(pid=0))
     stage.run(UNDECIDED / 2)
-    assert not stage.group(1).core.is_leader and plain.kind is None
+    assert (stage.group(1).core.is_leader, plain.kind) == (False, None)
     stage.run(UNDECIDED)
     assert plain.kind is Kind.NOT_LEADER
     stage.drop()
