@@ -164,16 +164,16 @@ def test_a_stream_keeps_the_order_and_answers_each_batch(cluster: LocalCluster, 
 
 
 def test_several_partitions_in_one_call(cluster: LocalCluster, topic: str) -> None:
-    info = cluster.api(1).create_topic(topic, 6, 3)
+    cluster.api(1).create_topic(topic, 6, 3)
     pid = cluster.api(1).lease().producer_id
-    leader = info.partitions[0].leader_id
+    leaders = [cluster.leader(topic, part) for part in range(6)]  # that are ready
+    leader = leaders[0]
     results = cluster.api(leader).produce(
         *(batch(topic, part, pid, 0, b"x", batch_id=part + 10) for part in range(6))
     )
     for part, result in enumerate(results):
         assert result.id == part + 10
-        led = info.partitions[part].leader_id == leader
-        assert verdict(result) == ("APPENDED" if led else "NOT_LEADER")
+        assert verdict(result) == ("APPENDED" if leaders[part] == leader else "NOT_LEADER")
 
 
 def answer_of(cluster: LocalCluster, node: int, topic: str) -> log_pb2.BatchResult:
