@@ -36,17 +36,8 @@ class Mixed(Voting):
             lambda: self.cluster.know_all_leaders(nodes, groups), "each node knows each leader"
         )
 
-    def lead(self, number: int) -> None:
-        """Makes the node the leader of the partition."""
-
-        def leads() -> bool:
-            leader = self.cluster.leader(GID)
-            if leader is not None and leader.id != number:
-                self.group(leader.id, GID).transfer(number)
-                leader.driver.touch(GID)
-            return leader is not None and leader.id == number
-
-        self.until(leads, f"{number} leads the partition")
+    def lead(self, number: int, gid: int = GID) -> None:
+        super().lead(number, gid)
         self.all_know()
 
     def replace(self, number: int) -> None:

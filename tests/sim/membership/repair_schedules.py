@@ -55,21 +55,6 @@ class Damaged(Nodes):
     def damage(self, number: int) -> None:
         self.node(number).partitions[GID].unreadable(PlantedDamage("a damaged entry"))
 
-    def lead(self, number: int, gid: int = GID) -> None:
-        """Makes the node lead the partition, or another group."""
-
-        def leads() -> bool:
-            leader = self.cluster.leader(gid)
-            if leader is None or leader.id == number:
-                return leader is not None
-            group = self.group(leader.id, gid)
-            if not group.is_transferring:
-                group.transfer(number)
-                leader.driver.touch(gid)
-            return False
-
-        self.until(leads, f"{number} leads group {gid}")
-
     def cut(self, number: int, *, blocked: bool) -> None:
         """Cuts the node off: it hears nobody, and nobody hears it."""
         for link in self.cluster.network.links:
