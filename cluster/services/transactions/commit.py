@@ -15,6 +15,7 @@ from cluster.features import TRANSACTIONS
 from cluster.metadata.topics import Rejected
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, rejection
+from cluster.services.newest_metadata import NewestMetadata
 from cluster.services.requests import invalid, timeout_s
 from cluster.transactions.run_records import expected_record
 from cluster.transactions.transaction import TransactionRow
@@ -82,6 +83,7 @@ class Decisions:
         self.node = node
         self._coordination = coordination
         self._all_runs = all_runs
+        self._newest = NewestMetadata(node)
 
     async def decide(
         self,
@@ -160,7 +162,7 @@ class Decisions:
 
     async def catch_up(self) -> None:
         """Return when this node has applied all that was committed before the call."""
-        await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
+        await self._newest.wait()
 
     async def newest(self, read: Callable[[], T]) -> T:
         """Return the result of `read`. If it refuses, it reads again once this node caught up:
