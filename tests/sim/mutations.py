@@ -25,6 +25,7 @@ import tests.sim.membership.mixed_schedules
 import tests.sim.membership.node_schedules
 import tests.sim.membership.put_back_schedules
 import tests.sim.membership.repair_schedules
+import tests.sim.membership.rest_schedules
 import tests.sim.membership.schedules
 import tests.sim.membership.size_schedules
 import tests.sim.membership.survivor_schedules

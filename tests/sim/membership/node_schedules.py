@@ -51,7 +51,7 @@ class Nodes:
         cluster.racks = dict(zip(cluster.node_ids, racks, strict=False))
         cluster.checker.majorities[METADATA_GROUP] = min(2, founding)
         self._held: list[tuple[Any, Any]] = []
-        clients = Whole(cluster)
+        clients = self.clients = Whole(cluster)
         clients.bootstrap = [
             *(register_node(node) for node in cluster.founding),
             create_topic(f"t{GID}", [cluster.founding], settings),
@@ -140,6 +140,13 @@ class Nodes:
         """Loses a disk. Nobody reacts yet; with the empty one the node asks for its identity."""
         self.node(number).joining.wipe()
         self.node(number).start()
+
+    def made(self, name: str, replicas: list[int]) -> int:
+        """Makes a topic of one partition with these replicas, and a producer; returns its group."""
+        topic = create_topic(name, [replicas], self.cluster.settings)
+        assert not self.command(topic)
+        self.clients._follow_topics()
+        return self.clients.newest_group
 
     def hold_changes(self, gid: int) -> None:
         """Holds back the changes of this group's leader."""

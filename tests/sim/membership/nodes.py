@@ -291,14 +291,14 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Oper
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
     operator = Operator(cluster, clients, rng, demotes=demotes)
-    drive(cluster, clients, faults, operator, lambda one: _is_done(one, operator), _describe)
+    drive(cluster, clients, faults, operator, lambda one: is_done(one, operator), _describe)
     return operator, faults
 
 
-def _is_done(cluster: Cluster, operator: Operator) -> bool:
-    """Tells whether targets are reached and all replicas are in place, equal, and may serve."""
+def is_done(cluster: Cluster, operator: Operator | None = None) -> bool:
+    """Tells whether targets are reached and all replicas are in place, equal, and serve."""
     leader = cluster.leader(METADATA_GROUP)
-    if leader is None or operator._lost or cluster.leader(GID) is None:
+    if leader is None or (operator is not None and operator._lost) or GID not in cluster.placement():
         return False
     view = leader.running.state.membership
     if view.expected or view.joining or view.leaving:
@@ -306,20 +306,29 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
     placement = cluster.placement()
     if not all(cluster.nodes[node].registering.takes_part for node in placement[METADATA_GROUP]):
         return False
-    for gid, nodes in placement.items():
-        groups = [_group(cluster.nodes[node], gid) for node in nodes]
-        marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,
-                 one.members.version) for one in groups}  # fmt: skip
-        if None in marks or len(marks) != 1:
-            return False
-        if not is_reached(cluster, gid, nodes, groups[0].members.configuration):
-            return False
+    if not all(is_at_rest(cluster, gid, nodes) for gid, nodes in placement.items()):
+        return False
     records = [one for topic in leader.running.state.topics() for one in topic.partitions]
     idle = not any(node.open_calls for node in cluster.nodes.values())
     # Streams lose no notice of a leader, but with the link. Datagrams do.
     if cluster.settings.streams:
         idle = idle and cluster.know_all_leaders(placement[METADATA_GROUP], placement)
     return idle and all(map(is_steady, records))
+
+
+def is_at_rest(cluster: Cluster, gid: int, nodes: Collection[int]) -> bool:
+    """Tells whether a leader serves the group, and these replicas have applied all of its log.
+
+    Equal logs are not enough: restarted replicas learn only from a leader what is committed.
+    """
+    groups = [_group(cluster.nodes[node], gid) for node in nodes]
+    marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,
+             one.members.version) for one in groups}  # fmt: skip
+    if None in marks or len(marks) != 1 or cluster.leader(gid) is None:
+        return False
+    now = groups[0]
+    is_applied = now.applied_index == now.journal.last_index
+    return is_applied and is_reached(cluster, gid, nodes, now.members.configuration)
 
 
 def _group(node: Node, gid: int):
