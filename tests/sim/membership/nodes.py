@@ -291,19 +291,25 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Oper
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
     operator = Operator(cluster, clients, rng, demotes=demotes)
-    drive(cluster, clients, faults, operator, lambda one: is_done(one, operator), _describe)
+    drive(
+        cluster,
+        clients,
+        faults,
+        operator,
+        lambda one: not operator._lost and is_done(one),
+        _describe,
+    )
     return operator, faults
 
 
-def is_done(cluster: Cluster, operator: Operator | None = None) -> bool:
+def is_done(cluster: Cluster) -> bool:
     """Tells whether targets are reached and all replicas are in place, equal, and serve."""
-    leader = cluster.leader(METADATA_GROUP)
-    if leader is None or (operator is not None and operator._lost) or GID not in cluster.placement():
+    leader, placement = cluster.leader(METADATA_GROUP), cluster.placement()
+    if leader is None or GID not in placement:
         return False
     view = leader.running.state.membership
     if view.expected or view.joining or view.leaving:
         return False
-    placement = cluster.placement()
     if not all(cluster.nodes[node].registering.takes_part for node in placement[METADATA_GROUP]):
         return False
     if not all(is_at_rest(cluster, gid, nodes) for gid, nodes in placement.items()):

@@ -301,7 +301,7 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Mend
     operators = Mender(cluster, clients, rng, demotes=demotes)
 
     def is_done(one: Cluster) -> bool:
-        return operators.harmed or nodes.is_done(one, operators)
+        return operators.harmed or (not operators._lost and nodes.is_done(one))
 
     try:
         drive(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cluster.metadata.tables import METADATA_GROUP
-from tests.sim.cluster import create_topic
 from tests.sim.membership import nodes as random_nodes
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.membership.seeds import check_topics
@@ -14,7 +13,7 @@ PAIR = [1, 2]
 
 @schedule
 def equal_replicas_are_not_at_rest_without_a_leader() -> None:
-    """Both replicas of a topic restart: their logs are equal, and neither knows its last commits."""
+    """Both replicas of a topic restart with equal logs; neither knows what is committed."""
     nodes = Nodes()
     pair = nodes.made("pair", PAIR)
     model = nodes.cluster.checker.models[pair]
