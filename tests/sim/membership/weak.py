@@ -52,15 +52,15 @@ from cluster.transport.hellos import Acceptance
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from tests.sim.joining import Joining
-from tests.sim.membership import many_weaknesses, weak_learners, weak_runs, weak_voters
+from tests.sim.membership import many_weaknesses, rest_weaknesses, weak_learners, weak_voters
 from tests.sim.mutations import mutation
 from tests.sim.registering import Registering
 
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
     **many_weaknesses.CAUGHT_BY,
+    **rest_weaknesses.CAUGHT_BY,
     **weak_learners.CAUGHT_BY,
-    **weak_runs.CAUGHT_BY,
     **weak_voters.CAUGHT_BY,
     "changes-overlap": "one_change_at_a_time",
     "waiting-change-forgotten": "a_change_waits_behind_much_else",
