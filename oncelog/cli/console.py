@@ -14,7 +14,8 @@ from oncelog.config import AdminConfig
 from oncelog.errors import ConfigError, MissingExtraError
 
 _FILE = click.Path(exists=True, dir_okay=False)
-PACKAGES = ("starlette", "uvicorn", "jinja2", "jwt", "cryptography")
+PACKAGES = ("starlette", "uvicorn", "jinja2")
+OIDC_PACKAGES = ("jwt", "cryptography")
 # Options that only one login uses.
 _USED_BY = {
     "oidc": (
@@ -77,7 +78,8 @@ def console(
     The pages act with your identity, so anybody with the printed link sees the records that you may
     read. Without --allow-changes they only read.
     """
-    missing = next((name for name in PACKAGES if find_spec(name) is None), None)
+    needed = (*PACKAGES, *(OIDC_PACKAGES if login == "oidc" else ()))
+    missing = next((name for name in needed if find_spec(name) is None), None)
     if missing is not None:
         raise MissingExtraError("oncelog console", missing, "console")
     from oncelog.console.listening import ConsoleConfig, Login, OidcConfig, parse_listen

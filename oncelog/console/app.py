@@ -366,8 +366,11 @@ class Console:
         self, error: OncelogError, session: BrowserSession, admin: Admin, request: Request
     ) -> Response:
         """Answer for nodes that refuse a provider's token. admin: it had the token."""
-        if request.method == "GET" and self.sessions.outlived(session, admin):
-            return RedirectResponse(_whole_address(request), 303)
+        if self.sessions.outlived(session, admin):
+            if request.method == "GET":
+                return RedirectResponse(_whole_address(request), 303)
+            text = "Your token ended meanwhile. Look whether the change was made, and ask again."
+            return self._error(status_of(error), error.reason, text, session)
         await self.sessions.leave(self._cookie_of(request))
         text = f"The nodes do not accept your token any more: {error.message}. Log in again."
         return self._entrance(text, 401, _address(request))

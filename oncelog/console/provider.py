@@ -93,6 +93,8 @@ class IdentityProvider:
             "code_challenge": attempt.challenge,
             "code_challenge_method": "S256",
             **self._resource(),
+            # Without it a provider must ignore that scope (OpenID Connect Core, 11).
+            **({"prompt": "consent"} if "offline_access" in config.scopes.split() else {}),
         }
         return _with_query(metadata.authorization, query)
 

@@ -29,9 +29,16 @@ MAX_SESSIONS = 200  # the one that was idle longest makes room
 IDLE_S = 8 * 3600.0
 MAX_OFFERS = 50  # confirmations, and results, that wait in one session
 EARLY_S = 30.0  # a token is renewed that long before its end, or in its last quarter
-RETRY_S = 10.0  # between two attempts to renew a token that is still valid
+RETRY_S = 10.0  # between two attempts to renew a token
 RETIRED_S = 60.0  # for pages in progress that use the clients of the token before
 _BYTES = 32
+# It also runs while the machine is suspended; macOS counts that in its monotonic clock.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _now() -> float:
+    """Return the seconds since the start of the machine."""
+    return time.clock_gettime(_CLOCK)
 
 
 class Refresher(Protocol):
@@ -42,8 +49,8 @@ class Refresher(Protocol):
 class BrowserSession:
     """One logged-in browser. principal: as the nodes name it; empty: they identify nobody.
 
-    tokens: of a provider; None: the session does not end by itself. ends_at: the access token's
-    end. renew_at: from then on a request renews it.
+    tokens: of a provider, since held_at; None: the session does not end by itself. ends_at: the
+    access token's end. renew_at: from then on a request renews it.
     """
 
     def __init__(self, admin: Admin, settings: ClientSettings, principal: str, owns: bool) -> None:
@@ -52,6 +59,7 @@ class BrowserSession:
         self.principal = principal
         self.used_at = 0.0
         self.tokens: GrantedTokens | None = None
+        self.held_at = 0.0
         self.ends_at = self.renew_at = math.inf
         self.renewing = asyncio.Lock()
         self._retired: list[tuple[float, Admin]] = []
@@ -80,6 +88,7 @@ class BrowserSession:
     def hold(self, tokens: GrantedTokens, now: float) -> None:
         """Keep the provider's tokens, which the clients use from now on."""
         self.tokens = tokens
+        self.held_at = now
         self.ends_at = now + tokens.life_s
         early = min(EARLY_S, tokens.life_s / 4)
         self.renew_at = self.ends_at - early if tokens.refresh else math.inf
@@ -116,7 +125,7 @@ class Sessions:
         self,
         config: ConsoleConfig,
         provider: Refresher | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = _now,
     ) -> None:
         self.key = secrets.token_urlsafe(_BYTES)  # of the printed link, with login "own"
         self._config = config
@@ -167,9 +176,18 @@ class Sessions:
             session.hold(tokens, self._clock())
             await session.replace(Admin(**settings), settings, self._clock())
 
-    def outlived(self, session: BrowserSession, admin: Admin) -> bool:
-        """Tell whether the token of these clients was renewed since, or can be."""
-        return session.admin is not admin or self._clock() >= session.renew_at
+    def outlived(self, session: BrowserSession, refused: Admin) -> bool:
+        """Tell whether another token replaced that of these clients, or can at the next request.
+
+        Nodes refused it, so it has ended by their clocks. A new one that they refuse is no better.
+        """
+        now = self._clock()
+        if session.admin is not refused or now >= session.renew_at:
+            return True
+        if session.renew_at == math.inf or now - session.held_at < RETRY_S:
+            return False
+        session.ends_at = session.renew_at = now
+        return True
 
     async def enter_by_key(self, key: str) -> str | None:
         """Open a session with the identity of the command's caller; return its cookie."""
@@ -192,11 +210,12 @@ class Sessions:
         Raises LoginError, OncelogError.
         """
         assert self._config.oidc is not None
+        now = self._clock()  # the token's life began before the nodes are asked
         try:
             session = await self._of_token(tokens.access)
         except UnauthenticatedError as error:
             raise refusal(self._config.oidc.issuer, error.message, tokens.access) from None
-        session.hold(tokens, self._clock())
+        session.hold(tokens, now)
         return await self._add(session)
 
     async def _of_token(self, token: str) -> BrowserSession:

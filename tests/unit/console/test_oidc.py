@@ -7,7 +7,9 @@ import json
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import jwt
 import pytest
@@ -30,9 +32,14 @@ from oncelog.console.oidc import (
     local_path,
     refusal,
 )
-from oncelog.console.provider import id_token_claims, parsed_keys
+from oncelog.console.provider import (
+    IdentityProvider,
+    ProviderMetadata,
+    id_token_claims,
+    parsed_keys,
+)
 from oncelog.console.sessions import EARLY_S, RETRY_S, BrowserSession, Sessions
-from oncelog.errors import ClientClosedError, ConfigError, UnauthenticatedError
+from oncelog.errors import ClientClosedError, ConfigError, MissingExtraError, UnauthenticatedError
 
 ISSUER = "https://login.example"
 OIDC = OidcConfig(ISSUER, "console")
@@ -334,5 +341,72 @@ async def test_a_page_that_outlives_its_token_is_asked_again() -> None:
     assert await ask(0.0) == (401, None)  # renewed, and refused all the same
     assert len(clocked.sessions) == 0
     cookie = await clocked.enter(tokens(3))
-    assert await ask(300.0, "POST") == (401, None)
-    assert len(clocked.sessions) == 0
+    assert await ask(300.0, "POST") == (401, None)  # a form that went out is not repeated
+    assert len(clocked.sessions) == 1
+    clocked.provider.answer = asyncio.Future()
+    clocked.provider.answer.set_result(tokens(4))
+    # Nodes refuse the token before its end, as of this clock. A token that never ends may end so.
+    for held, renewed in ((tokens(5), 303), (tokens(5, refresh=False), 401)):
+        cookie = await clocked.enter(held)
+        clocked.now += RETRY_S
+        assert (await ask(0.0))[0] == renewed
+    clocked.provider.asked.clear()
+    cookie = await clocked.enter(tokens(6))
+    clocked.now += RETRY_S
+    assert (await ask(0.0))[0] == 303
+    clocked.provider.answer = asyncio.Future()
+    clocked.provider.answer.set_exception(LoginError("does not answer", 503))
+    assert await ask(0.0) == (503, None) and cookie in clocked.sessions._sessions
+    clocked.provider.answer = asyncio.Future()
+    clocked.provider.answer.set_result(tokens(7))
+    assert await ask(0.0) == (401, None)  # this one is new
+    assert clocked.provider.asked == ["r6", "r6"]
+    await clocked.sessions.close()
+
+
+async def test_a_login_counts_the_life_of_its_token_from_the_providers_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a session shows a token that ended while the nodes were asked who has it."""
+    clocked = Clocked()
+
+    async def slow(admin: Admin) -> str:
+        clocked.now += 20.0
+        return "jwt:ann"
+
+    monkeypatch.setattr("oncelog.console.sessions.principal_of", slow)
+    cookie = await clocked.sessions.enter_by_grant(tokens(1, refresh=False))
+    clocked.now = 299.0
+    assert await clocked.sessions.use(cookie) is not None
+    clocked.now = 300.0
+    assert await clocked.sessions.use(cookie) is None
+    await clocked.sessions.close()
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="its monotonic clock does that")
+def test_sessions_grow_old_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {time.CLOCK_BOOTTIME: 7.0, time.CLOCK_MONOTONIC: 5.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    assert Sessions(CONFIG)._clock() == 7.0
+
+
+@pytest.mark.parametrize("scopes", ["openid", "openid offline_access"])
+async def test_a_login_asks_for_consent_to_offline_access(scopes: str) -> None:
+    """Without it providers must ignore that scope, and give no refresh token."""
+    provider = IdentityProvider(replace(OIDC, scopes=scopes))
+    provider._metadata = ProviderMetadata(f"{ISSUER}/auth", "", "", False, True, KEYS)
+    provider._fetched_at = provider._clock()
+    url = await provider.login_url(LoginAttempts().begin("/"), "https://console.example/callback")
+    query = parse_qs(urlsplit(url).query)
+    assert query["scope"] == [scopes]
+    assert query.get("prompt") == (["consent"] if "offline_access" in scopes else None)
+
+
+@pytest.mark.parametrize("login", ["own", "token", "oidc"])
+def test_a_login_without_a_provider_needs_no_package_for_tokens(
+    login: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.cli.console.find_spec", lambda name: None if name == "jwt" else 1)
+    done = CliRunner().invoke(command, ["--login", login, "--listen", "nowhere"])
+    wanted = MissingExtraError if login == "oidc" else ConfigError
+    assert type(done.exception) is wanted, done.output
