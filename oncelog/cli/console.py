@@ -42,11 +42,14 @@ _USED_BY = {
 @click.option("--oidc-ca-file", type=_FILE, help="CAs of the provider instead of the system's.")
 @click.option("--https-cert-file", type=_FILE, help="Certificate of the pages.")
 @click.option("--https-key-file", type=_FILE, help="Its key.")
+@click.option("--public-url", metavar="URL",
+              help="Address that people open, if a proxy is in front.")  # fmt: skip
 @click.option("--allow-changes", is_flag=True, help="Offer changes, each with its effects first.")
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen beyond loopback without TLS: in a container with a port on loopback.",
+    help="Listen beyond loopback without TLS: in a container with a port on loopback, or behind a "
+    "proxy with TLS.",
 )
 @click.option(
     "--mask",
@@ -69,6 +72,7 @@ def console(
     oidc_ca_file: str | None,
     https_cert_file: str | None,
     https_key_file: str | None,
+    public_url: str | None,
     allow_changes: bool,
     insecure: bool,
     masks: tuple[str, ...],
@@ -97,7 +101,7 @@ def console(
         )  # fmt: skip
     config = ConsoleConfig(
         host, port, clients, cast(Login, login), https_cert_file, https_key_file, allow_changes,
-        insecure, tuple(map(parse_mask, masks)), oidc,
+        insecure, tuple(map(parse_mask, masks)), oidc, public_url,
     )  # fmt: skip
 
     def ready(link: str) -> None:

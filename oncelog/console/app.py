@@ -30,7 +30,7 @@ from oncelog.console import changes, cluster_tasks, life, pages, security, topic
 from oncelog.console.errors import status_of
 from oncelog.console.listening import ConsoleConfig
 from oncelog.console.masks import Masks
-from oncelog.console.oidc import ATTEMPT_S, LoginAttempts, LoginError
+from oncelog.console.oidc import ATTEMPT_S, LoginAttempts, LoginError, short
 from oncelog.console.parts import Notes, Page
 from oncelog.console.records import RecordReader
 from oncelog.console.sessions import BrowserSession, Sessions
@@ -211,7 +211,7 @@ class Console:
         return await changes.show(session, self._task(request), request.query_params)
 
     async def _change(self, session: BrowserSession, request: Request) -> Page | str:
-        _refuse_strangers(request)
+        self._refuse_strangers(request)
         task = self._task(request)
         return await changes.make(session, task, await _form(request))
 
@@ -230,7 +230,7 @@ class Console:
     async def _enter(self, request: Request) -> Response:
         try:
             if request.method == "POST":
-                _refuse_strangers(request)
+                self._refuse_strangers(request)
                 if self._config.login != "token":
                     raise HTTPException(405)
                 token = (await _form(request)).get("token", "").strip()
@@ -273,7 +273,7 @@ class Console:
         assert self._provider is not None
         attempt = self._attempts.begin(request.query_params.get("to", "/"))
         try:
-            url = await self._provider.login_url(attempt, _origin(request) + CALLBACK)
+            url = await self._provider.login_url(attempt, self._origin(request) + CALLBACK)
         except LoginError as error:
             return self._entrance(error.text, error.status, attempt.path)
         answer = RedirectResponse(url, 303)
@@ -295,7 +295,8 @@ class Console:
         except LoginError as error:  # a stranger's link ends no attempt
             return self._entrance(error.text, error.status)
         try:
-            tokens = await self._provider.exchange(query, attempt, _origin(request) + CALLBACK)
+            back = self._origin(request) + CALLBACK
+            tokens = await self._provider.exchange(query, attempt, back)
             cookie = await self.sessions.enter_by_grant(tokens)
         except LoginError as error:
             answer = self._entrance(error.text, error.status, attempt.path)
@@ -308,10 +309,10 @@ class Console:
         return answer
 
     async def _leave(self, request: Request) -> Response:
-        _refuse_strangers(request)
+        self._refuse_strangers(request)
         session, url = self._session(request), ""
         if session is not None and session.tokens is not None and self._provider is not None:
-            url = self._provider.logout_url(session.tokens, _origin(request) + "/enter")
+            url = self._provider.logout_url(session.tokens, self._origin(request) + "/enter")
         await self.sessions.leave(self._cookie_of(request))
         answer = RedirectResponse("/enter", 303) if not url else self._going_on(
             "You are logged out of the console", url, "Log out at the provider as well"
@@ -325,6 +326,21 @@ class Console:
             "onward.html", 200, title=title, target=target, text=text, session=None, area="",
             command="oncelog console", refreshes=False, said="",
         )  # fmt: skip
+
+    def _origin(self, request: Request) -> str:
+        """Return the console's origin, as this browser names it."""
+        seen = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        return self._config.public_origin or seen
+
+    def _refuse_strangers(self, request: Request) -> None:
+        """Refuse a form that a page of another site sent. Raises HTTPException."""
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        is_own = origin in (None, self._origin(request))
+        if site not in (None, "same-origin", "none") or not is_own:
+            text = "The form came from another site"
+            if site in (None, "same-origin"):
+                text += f", {short(origin or '')}; behind a proxy give --public-url its address"
+            raise HTTPException(403, text)
 
     def _session(self, request: Request) -> BrowserSession | None:
         return self.sessions.find(self._cookie_of(request))
@@ -434,7 +450,10 @@ class RequestGuard:
         if len(hosts) == 1 and self._config.names_host(hosts[0]):
             await self._app(scope, receive, with_headers)
             return
-        refused = Response("The Host of this request is not the console's.\n", 421)
+        text = "The Host of this request is not the console's.\n"
+        if self._config.public_url is not None:
+            text = f"This console is at {self._config.public_origin}: a proxy must pass the Host.\n"
+        refused = Response(text, 421)
         await refused(scope, receive, with_headers)
 
 
@@ -447,11 +466,6 @@ def _provider_of(config: ConsoleConfig) -> IdentityProvider | None:
     return IdentityProvider(config.oidc)
 
 
-def _origin(request: Request) -> str:
-    """Return the console's origin, as this browser names it."""
-    return f"{request.url.scheme}://{request.headers.get('host', '')}"
-
-
 def _address(request: Request) -> str:
     """Return the address of a page on this host, without the mark of a renewal."""
     return str(URL(_whole_address(request)).remove_query_params("live"))
@@ -459,13 +473,6 @@ def _address(request: Request) -> str:
 
 def _whole_address(request: Request) -> str:
     return f"{request.scope['raw_path'].decode('latin-1')}?{request.url.query}"
-
-
-def _refuse_strangers(request: Request) -> None:
-    """Refuse a form that a page of another site sent. Raises HTTPException."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site not in (None, "same-origin", "none") or (origin not in (None, _origin(request))):
-        raise HTTPException(403, "The form came from another site")
 
 
 async def _form(request: Request) -> dict[str, str]:

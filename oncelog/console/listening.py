@@ -6,6 +6,7 @@ logs people in by it. Pure.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Literal
@@ -67,6 +68,7 @@ class ConsoleConfig:
     person pastes a token, and the nodes decide by it; "oidc", each person logs in at a provider,
     whose access token goes to the nodes. allows_changes: else the pages only read. insecure: other
     addresses than loopback without TLS, for a container whose port is published on loopback only.
+    public_url: of the proxy in front; None: browsers reach the console itself.
     """
 
     host: str
@@ -79,8 +81,11 @@ class ConsoleConfig:
     insecure: bool = False
     masks: tuple[Mask, ...] = ()
     oidc: OidcConfig | None = None
+    public_url: str | None = None
 
     def __post_init__(self) -> None:
+        if self.public_url is not None:
+            self._check_public_url(self.public_url)
         if (self.cert_file is None) != (self.key_file is None):
             raise ConfigError(
                 "https_cert_file and https_key_file belong together",
@@ -109,8 +114,24 @@ class ConsoleConfig:
         if self.cert_file is None:
             raise ConfigError(
                 f"listen: {self.host} is not this machine's loopback, so tokens need TLS; add "
-                f"--https-cert-file and --https-key-file",
+                f"--https-cert-file and --https-key-file, or --insecure behind a proxy with TLS",
                 "listen", "https_cert_file",
+            )  # fmt: skip
+
+    def _check_public_url(self, url: str) -> None:
+        is_origin = re.fullmatch("[^/]+//[^/?]+/?", url) is not None and origin_of(url) != ""
+        if not (is_origin and is_guarded_url(url)):
+            raise ConfigError(
+                f"public_url: {url!r} must be an address such as https://console.example.org, "
+                "without a path (http is for loopback only); give --public-url the address that "
+                "people open",
+                "public_url",
+            )
+        if self.login == "own":
+            raise ConfigError(
+                "public_url: with --login own everybody at the proxy would act as you; use --login "
+                "token or oidc, or leave --public-url out",
+                "public_url", "login",
             )  # fmt: skip
 
     @property
@@ -119,10 +140,20 @@ class ConsoleConfig:
 
     @property
     def secured(self) -> bool:
+        """Tell whether browsers reach the pages by TLS, here or at the proxy."""
+        if self.public_url is not None:
+            return self.public_origin.startswith("https:")
         return self.cert_file is not None
+
+    @property
+    def public_origin(self) -> str:
+        """Return the origin of the proxy as browsers write it; empty: there is none."""
+        return "" if self.public_url is None else origin_of(self.public_url)
 
     def url(self, port: int) -> str:
         """Return the address of the first page on this port."""
+        if self.public_url is not None:
+            return f"{self.public_origin}/"
         host = LOOPBACK if self.insecure and not self.is_loopback else self.host
         return f"{'https' if self.secured else 'http'}://{host}:{port}/"
 
@@ -131,6 +162,9 @@ class ConsoleConfig:
 
         A stranger's page has another one, even if its name leads to this machine's loopback.
         """
+        if self.public_url is not None:
+            host = self.public_origin.partition("://")[2]
+            return header.lower() in (host, f"{host}:{443 if self.secured else 80}")
         name, _, port = header.rpartition(":")
         name = name if port.isdecimal() else header
         is_local = self.is_loopback or self.insecure
@@ -179,6 +213,18 @@ def is_guarded_url(url: str) -> bool:
     return bool(host) and is_plain and (
         parts.scheme == "https" or (parts.scheme == "http" and is_loopback_host(host))
     )  # fmt: skip
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of an address as browsers write it; empty: it has none."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    host = f"[{host}]" if ":" in host else host
+    is_usual = port in (None, {"http": 80, "https": 443}.get(parts.scheme))
+    return f"{parts.scheme}://{host}" + ("" if is_usual else f":{port}")
 
 
 def parse_listen(given: str) -> tuple[str, int]:

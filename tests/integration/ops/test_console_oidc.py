@@ -17,12 +17,14 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import pytest
 from playwright.sync_api import Browser, Request, expect
 
+from harness.ports import free_ports
 from oncelog.console.listening import OidcConfig
 from oncelog.console.oidc import LoginAttempts, LoginError
 from oncelog.console.provider import MAX_BYTES, IdentityProvider
-from tests.integration.ops.browsing import flawless, launched, watched
+from tests.integration.ops.browsing import flawless, watched
 from tests.integration.ops.consoles import PATIENCE, Answer, Person, console, guarded
 from tests.integration.ops.providers import SECRETS, Provider, consented, provider, submit
+from tests.integration.ops.proxies import proxy
 from tests.integration.waiting import eventually
 
 CLUSTER = "https://cluster.example"  # the audience of the nodes
@@ -33,11 +35,15 @@ FONTS = "fonts.googleapis.com"  # of the provider's pages
 
 @dataclass(frozen=True, slots=True)
 class LoginSite:
-    """Consoles by the name of their client, and the provider that the nodes trust."""
+    """Consoles by the name of their client, and the provider that the nodes trust.
+
+    behind: the address of the console that has a proxy.
+    """
 
     links: dict[str, str]
     provider: Provider
     ca: str
+    behind: str
 
     def person(self, name: str = "console") -> Person:
         return Person(self.links[name], self.ca)
@@ -51,7 +57,7 @@ class LoginSite:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
-    """One node; consoles with usual tokens, with brief ones, and without refreshed ones.
+    """One node; consoles with usual tokens, behind a proxy, with brief ones, without refreshes.
 
     The console `opaque` names no resource, and `stray` another one, so the nodes refuse both.
     `alien` asks a provider that the nodes do not know.
@@ -63,8 +69,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
         # The keys are the same before and after the provider has its clients.
         clients = {
             "console": ("--oidc-client-secret-file", str(root / "secret")), "brief": (),
-            "brief-once": (), "opaque": (), "stray": (), "alien": (),
+            "brief-once": (), "opaque": (), "stray": (), "alien": (), "proxied": (),
         }  # fmt: skip
+        port, behind = free_ports(2)
         links: dict[str, str] = {}
         keys = root / "keys"
         keys.write_text('{"keys": [' + json.dumps(UNUSED) + "]}")
@@ -77,17 +84,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
             resource = {"opaque": (), "stray": ("--oidc-resource", "https://stray.example")}.get(
                 name, ("--oidc-resource", CLUSTER)
             )
+            address = ["--listen", "127.0.0.1:0", "--https-cert-file", str(tls / "tls.crt"),
+                       "--https-key-file", str(tls / "tls.key")]  # fmt: skip
+            if name == "proxied":
+                public = f"https://127.0.0.1:{port}"
+                address = ["--listen", f"127.0.0.1:{behind}", "--public-url", public]
             links[name] = stack.enter_context(console(
-                "--listen", "127.0.0.1:0", "-b", cluster.bootstrap, "--login", "oidc",
-                "--oidc-issuer", issuer, "--oidc-client-id", name, *more, *resource,
-                "--https-cert-file", str(tls / "tls.crt"),
-                "--https-key-file", str(tls / "tls.key"), "--tls-ca-file", ca,
+                *address, "-b", cluster.bootstrap, "--login", "oidc", "--oidc-issuer", issuer,
+                "--oidc-client-id", name, *more, *resource, "--tls-ca-file", ca,
             ))  # fmt: skip
+        stack.enter_context(proxy(root / "proxy", port, behind, tls))
         lives = {name: BRIEF_S if name.startswith("brief") else LIFE_S for name in links}
         for one in (own, other):
             one.register(links, lives)
         keys.write_text(json.dumps(own.get("/jwks")))
-        yield LoginSite(links, own, ca)
+        yield LoginSite(links, own, ca, f"http://127.0.0.1:{behind}")
 
 
 # A node wants a key at its start, before the provider tells its own.
@@ -221,6 +232,21 @@ def test_a_token_that_the_nodes_refuse_is_explained(site: LoginSite, name: str, 
     assert "/enter" in person.get("/topics").url
 
 
+def test_a_console_behind_a_proxy_has_its_address(site: LoginSite) -> None:
+    ann = site.logged_in("ann", "proxied")
+    assert "jwt:ann" in ann.until("orders", "/topics").text
+    (cookie,) = [one for one in ann.cookies if one.name == "__Host-oncelog"]
+    assert cookie.secure
+    assert ann.post("/leave", {"Origin": "https://evil.example"}).status == 403
+    assert ann.post("/leave", {"Origin": site.behind}).status == 403
+    direct = Person(site.behind).get("/topics")
+    assert direct.status == 421 and f"This console is at {ann.origin}" in direct.text
+    page = ann.post("/leave", {"Origin": ann.origin})
+    assert parse_qs(urlsplit(leads_to(page)).query)["post_logout_redirect_uri"] == [
+        f"{ann.origin}/enter"
+    ]
+
+
 # --- faulty providers ---------------------------------------------------------------------
 
 
@@ -315,15 +341,11 @@ async def test_a_provider_that_is_down_is_named_and_asked_again() -> None:
 # --- a real browser -----------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as one:
-        yield one
-
-
-@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize(
+    ("name", "scripts"), [("console", True), ("console", False), ("proxied", True)]
+)
 def test_a_browser_logs_in_from_another_site_and_out(
-    site: LoginSite, browser: Browser, scripts: bool
+    site: LoginSite, browser: Browser, name: str, scripts: bool
 ) -> None:
     """localhost is another site than 127.0.0.1, so strict cookies do not come with its answer.
 
@@ -336,7 +358,7 @@ def test_a_browser_logs_in_from_another_site_and_out(
         if urlsplit(request.url).path == "/oidc/callback":
             callbacks.append(request)
 
-    link = site.links["console"]
+    link = site.links[name]
     options = {"ignore_https_errors": True, "java_script_enabled": scripts}
     besides = (urlsplit(site.provider.issuer).netloc, FONTS)
     with watched(browser, link, refused=True, besides=besides, **options) as page:

@@ -168,6 +168,44 @@ def test_unusable_settings_are_refused(settings: dict[str, str], text: str) -> N
         OidcConfig(**{"issuer": ISSUER, "client_id": "console", **settings})
 
 
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://console.example", "must be an address such as"),
+        ("console.example", "must be an address such as"),
+        ("https://console.example/oncelog", "without a path"),
+        ("https://console.example?", "without a path"),
+        ("https://console.example:x", "must be an address such as"),
+        ("https://ann@console.example", "must be an address such as"),
+        ("", "must be an address such as"),
+    ],
+)
+def test_an_unusable_public_address_is_refused(url: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        replace(CONFIG, public_url=url)
+
+
+def test_a_public_address_makes_nobody_the_caller_and_no_listener_safe() -> None:
+    public = "https://console.example"
+    with pytest.raises(ConfigError, match="everybody at the proxy would act as you"):
+        ConsoleConfig("127.0.0.1", 1, SECURED, public_url=public)
+    with pytest.raises(ConfigError, match="--insecure behind a proxy with TLS"):
+        replace(CONFIG, host="0.0.0.0", public_url=public)
+    assert replace(CONFIG, host="0.0.0.0", insecure=True, public_url=public).secured
+
+
+@pytest.mark.parametrize("given", ["https://Console.Example", "https://console.example:443/"])
+def test_requests_name_the_public_address(given: str) -> None:
+    config = replace(CONFIG, public_url=given)
+    assert config.url(8470) == "https://console.example/"
+    for host in ("console.example", "CONSOLE.example:443"):
+        assert config.names_host(host)
+    for host in ("localhost", "127.0.0.1:8470", "console.example:80", "x@console.example", ""):
+        assert not config.names_host(host)
+    other = replace(CONFIG, public_url="https://[::1]:8443")
+    assert other.names_host("[::1]:8443") and not other.names_host("[::1]")
+
+
 def test_a_provider_belongs_to_its_login() -> None:
     for login, oidc in (("oidc", None), ("own", OIDC), ("token", OIDC)):
         with pytest.raises(ConfigError, match="oidc needs oidc_issuer"):
