@@ -13,7 +13,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin
 from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import STEADY
-from tests.integration.ops.browsing import PATIENCE_MS, Open, flawless, launched, watched
+from tests.integration.ops.browsing import PATIENCE_MS, Open, flawless, watched
 from tests.integration.ops.consoles import console, repeated
 from tests.integration.waiting import eventually
 
@@ -47,12 +47,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def link(cluster: LocalCluster) -> Iterator[str]:
     with console("--listen", "127.0.0.1:0", "-b", cluster.bootstrap) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as one:
-        yield one
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, PermissionRule, Producer, TopicPartition, TransactionAbortedError
-from tests.integration.ops.browsing import flawless, launched, watched
+from tests.integration.ops.browsing import flawless, watched
 from tests.integration.ops.commands import exists
 from tests.integration.ops.consoles import Person, as_person, console, guarded, token_of
 from tests.integration.waiting import eventually
@@ -60,12 +60,6 @@ def link(cluster: LocalCluster) -> Iterator[str]:
     flags = ("--login", "token", "--tls-ca-file", ca, "--allow-changes")
     with console("--listen", "127.0.0.1:0", "-b", cluster.bootstrap, *flags) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as one:
-        yield one
 
 
 @pytest.fixture
