@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 import click
@@ -13,8 +12,10 @@ from oncelog import Admin, Consumer, TopicPartition
 from oncelog.cli.names import group_names, topic_names
 from oncelog.cli.options import PARTITION, match_option, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_rows, print_table
+from oncelog.cli.record_choice import now_ms, usage_errors
 from oncelog.cli.streams import confirm
 from oncelog.views.groups import group_view
+from oncelog.views.record_choice import Start, exact_places, parse_start
 from oncelog.views.tables import group_rows, headings, matching
 from oncelog.views.words import seconds, when
 
@@ -107,7 +108,10 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 @click.argument("topic", shell_complete=topic_names)
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
 @click.option(
-    "--to", "where", required=True, help="start (earliest), end (latest), an offset, or a time."
+    "--to",
+    "where",
+    required=True,
+    help="start (earliest), end (latest), an offset, -10: before the end, 2h ago, or a time.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the new offsets; change nothing.")
 @with_admin
@@ -125,7 +129,9 @@ def seek(
     Moves all partitions of TOPIC, or those you name. A time is in ISO 8601, "2026-11-23T08:00Z" or
     with an offset from UTC. The group must have no members: stop its consumers first.
     """
-    place = _place(where)
+    given = {"earliest": "start", "latest": "end"}.get(where, where)
+    with usage_errors():
+        start = parse_start(given, now_ms(), "--to")
     count = admin.describe_topic(topic).partition_count
     for number in partitions:
         if number >= count:
@@ -133,7 +139,7 @@ def seek(
                 f"topic {topic} has the partitions 0 to {count - 1}, not {number}"
             )
     tps = [TopicPartition(topic, p) for p in sorted(set(partitions)) or range(count)]
-    wanted = _wanted(admin, tps, place)
+    wanted = _wanted(admin, tps, start)
     before = admin.describe_group(name).offsets
     if not dry_run:
         admin.commit_offsets(name, {(tp.topic, tp.partition): at for tp, at in wanted.items()})
@@ -154,42 +160,17 @@ def seek(
     print_table(("partition", "before", "offset"), [list(row.values())[1:] for row in rows])
 
 
-def _place(where: str) -> str | int | datetime:
-    """Parse start, end, an offset or a time. Raises click.UsageError."""
-    known = {"earliest": "start", "latest": "end"}.get(where, where)
-    if known in ("start", "end"):
-        return known
-    if known.isdecimal():
-        return int(known)
-    try:
-        moment = datetime.fromisoformat(known)
-    except ValueError:
-        text = f"--to must be start, end, an offset or a time in ISO 8601, got {where!r}"
-        raise click.UsageError(text) from None
-    if moment.tzinfo is None:
-        raise click.UsageError(f"--to {where} has no time zone: add Z, or +01:00")
-    return moment
-
-
-def _wanted(
-    admin: Admin, tps: list[TopicPartition], place: str | int | datetime
-) -> dict[TopicPartition, int]:
-    """Return the offsets to seek. Raises click.ClickException for an offset out of range."""
-    starts, ends = _ends(admin, tps, "earliest"), _ends(admin, tps, "latest")
-    if isinstance(place, str):
-        return starts if place == "start" else ends
-    if isinstance(place, datetime):
-        moment_ms = round(place.timestamp() * 1000)
-        with _consumer(admin) as consumer:
-            found = consumer.offsets_for_times(dict.fromkeys(tps, moment_ms))
-        # -1: no record is as late as that.
-        return {tp: at if at >= 0 else ends[tp] for tp, at in found.items()}
-    for tp in tps:
-        if not starts[tp] <= place <= ends[tp]:
-            raise click.ClickException(
-                f"{tp} has the offsets {starts[tp]} to {ends[tp]}, not {place}"
-            )
-    return dict.fromkeys(tps, place)
+def _wanted(admin: Admin, tps: list[TopicPartition], start: Start) -> dict[TopicPartition, int]:
+    """Return the offsets to seek. Raises InvalidRequestError for an offset out of range."""
+    config, since = admin.config, dict[TopicPartition, int]()
+    with Consumer(
+        bootstrap_servers=config.bootstrap_servers,
+        request_timeout_ms=max(config.request_timeout_ms, 1000),
+    ) as consumer:
+        begins, ends = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
+        if start.time_ms is not None:
+            since = dict(consumer.offsets_for_times(dict.fromkeys(tps, start.time_ms)))
+    return exact_places(start, begins, ends, since)
 
 
 @group.command()
@@ -205,20 +186,3 @@ def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
         print_json({"deleted": name})
     else:
         click.echo(f"deleted group {name}")
-
-
-def _ends(admin: Admin, tps: list[TopicPartition], which: str) -> dict[TopicPartition, int]:
-    if not tps:
-        return {}
-    with _consumer(admin) as consumer:
-        if which == "earliest":
-            return consumer.beginning_offsets(tps)
-        return consumer.end_offsets(tps)
-
-
-def _consumer(admin: Admin) -> Consumer:
-    config = admin.config
-    return Consumer(
-        bootstrap_servers=config.bootstrap_servers,
-        request_timeout_ms=max(config.request_timeout_ms, 1000),
-    )

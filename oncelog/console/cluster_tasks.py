@@ -23,7 +23,7 @@ from oncelog.console.records import MAX_PARTITIONS, positions_of
 from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError
 from oncelog.views.changes import effects_of_seek, move_rows, told_rule
-from oncelog.views.record_choice import parse_start, places
+from oncelog.views.record_choice import exact_places, in_range, parse_start
 from oncelog.views.tables import owner_of
 from oncelog.views.words import grouped, plural
 
@@ -109,22 +109,12 @@ async def _offsets(
         begins, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
         shown = positions_of(query.get(PINNED, ""))
         if shown:
-            wanted = {tp: shown.get(tp.partition, -1) for tp in tps}
-        else:
-            start = parse_start(to, time.time_ns() // 1_000_000)
-            if not start.seeks:
-                return begins if start.at_start else ends
-            since: Mapping[TopicPartition, int] = {}
-            if start.time_ms is not None:
-                since = await consumer.offsets_for_times(dict.fromkeys(tps, start.time_ms))
-            wanted = places(start, begins, ends, since)
-            if start.offset is not None and start.offset >= 0:
-                wanted = dict.fromkeys(tps, start.offset)  # a place nearby was not asked for
-    for tp, at in wanted.items():
-        if not begins[tp] <= at <= ends[tp]:
-            text = f"to: {tp} has the offsets {begins[tp]} to {ends[tp]}, not {at}"
-            raise InvalidRequestError(text, field="to")
-    return wanted
+            return in_range({tp: shown.get(tp.partition, -1) for tp in tps}, begins, ends)
+        start = parse_start(to, time.time_ns() // 1_000_000, "to")
+        since: Mapping[TopicPartition, int] = {}
+        if start.time_ms is not None:
+            since = await consumer.offsets_for_times(dict.fromkeys(tps, start.time_ms))
+        return exact_places(start, begins, ends, since)
 
 
 async def _delete_group(session: BrowserSession, query: Query) -> ChangePlan:

@@ -181,18 +181,14 @@ def _begin(
     consumer: Consumer, wanted: Search, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Seek in each partition; return the positions. Raises InvalidRequestError."""
-    tps = list(ends)
-    consumer.assign(tps)
-    if wanted.at:
-        for tp in tps:
-            consumer.seek(tp, wanted.at[tp.partition])
-        return {tp: wanted.at[tp.partition] for tp in tps}
-    start = parse_start(wanted.start, time.time_ns() // 1_000_000)
-    if start.seeks:
+    consumer.assign(ends)
+    if not wanted.at:
+        start = parse_start(wanted.start, time.time_ns() // 1_000_000, "from")
         return seek(consumer, start, ends)
-    if not start.at_start:
-        consumer.seek_to_end(*tps)
-    return {tp: consumer.position(tp) for tp in tps}
+    positions = {tp: wanted.at[tp.partition] for tp in ends}
+    for tp, at in positions.items():
+        consumer.seek(tp, at)
+    return positions
 
 
 def _page(query: Mapping[str, str], wanted: Search, found: Findings) -> Page:

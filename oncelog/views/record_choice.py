@@ -1,7 +1,7 @@
 """Choice of records: where reading begins, and the records that are shown. Pure, except `seek`.
 
 Place in the flow: `topic consume` and the console parse their arguments here, seek to `places`, and
-show the records that `choice` takes.
+show the records that `choice` takes. Groups move to `exact_places`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Start(NamedTuple):
         return self.offset is not None or self.time_ms is not None
 
 
-def parse_start(given: str, now_ms: int) -> Start:
-    """Parse a start. Raises InvalidRequestError."""
+def parse_start(given: str, now_ms: int, name: str = "--from") -> Start:
+    """Parse a start. name: of the argument, for errors. Raises InvalidRequestError."""
     if given in ("start", "end"):
         return Start(at_start=given == "start")
     if _OFFSET.fullmatch(given):
@@ -47,9 +47,9 @@ def parse_start(given: str, now_ms: int) -> Start:
     time_ms = parse_time(given, now_ms)
     if time_ms is None:
         raise InvalidRequestError(
-            "--from must be start, end, an offset, -10 for the newest 10 of each partition, "
+            f"{name} must be start, end, an offset, -10 for the newest 10 of each partition, "
             f"2h for the last 2 hours, or a time in ISO 8601 with a time zone, got {given!r}",
-            field="from",
+            field=name.lstrip("-"),
         )
     return Start(time_ms=time_ms)
 
@@ -72,11 +72,13 @@ def places(
     ends: Mapping[TopicPartition, int],
     since: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the offset that each partition begins at, for a start that seeks.
+    """Return the offset that each partition begins at.
 
     since: the first offset at or after the start's time, -1 for none; empty without a time. Raises
     InvalidRequestError for an offset beyond all ends.
     """
+    if not start.seeks:
+        return dict(begins if start.at_start else ends)
     if start.offset is None:
         wanted = {tp: at if at >= 0 else ends[tp] for tp, at in since.items()}
     else:
@@ -92,10 +94,35 @@ def places(
     return {tp: min(max(at, begins[tp]), ends[tp]) for tp, at in wanted.items()}
 
 
+def exact_places(
+    start: Start,
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    since: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return the places, with an offset as it is. Raises InvalidRequestError if it is not there."""
+    if start.offset is None or start.offset < 0:
+        return places(start, begins, ends, since)
+    return in_range(dict.fromkeys(ends, start.offset), begins, ends)
+
+
+def in_range(
+    wanted: dict[TopicPartition, int],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return the offsets. Raises InvalidRequestError for one that its partition does not have."""
+    for tp, at in wanted.items():
+        if not begins[tp] <= at <= ends[tp]:
+            text = f"to: {tp} has the offsets {begins[tp]} to {ends[tp]}, not {at}"
+            raise InvalidRequestError(text, field="to")
+    return wanted
+
+
 def seek(
     consumer: Consumer, start: Start, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Move a consumer to a start that seeks, in the partitions with these ends.
+    """Move a consumer to a start, in the partitions with these ends.
 
     Returns the offsets. Raises InvalidRequestError for an offset beyond all ends.
     """

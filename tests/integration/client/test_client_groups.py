@@ -247,7 +247,9 @@ def test_group_commands(
     assert "offsets 0 to 10, not 11" in err
     assert cli("seek", topic, topic, "--to", "middle")[0] == 2
     assert "time zone" in cli("seek", topic, topic, "--to", "2026-11-23T08:00")[2]
-    for moment, offset in (("1970-01-02T00:00Z", 0), ("2999-01-01T00:00+01:00", 10)):
+    for moment, offset in (
+        ("1970-01-02T00:00Z", 0), ("2999-01-01T00:00+01:00", 10), ("-3", 7), ("9000d", 0),
+    ):  # fmt: skip
         words = ("seek", topic, topic, "-p", "0", "--to", moment, "--dry-run", "--format", "json")
         assert [row["offset"] for row in json.loads(cli(*words)[1])] == [offset]
     assert json.loads(cli("describe", topic, "--format", "json")[1])["lag"] == 0, "not by --dry-run"
