@@ -405,7 +405,7 @@ async def test_a_page_that_outlives_its_token_is_asked_again() -> None:
 async def test_a_login_counts_the_life_of_its_token_from_the_providers_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a session shows a token that ended while the nodes were asked who has it."""
+    """Else a session shows a token that ended while the nodes were asked for its principal."""
     clocked = Clocked()
 
     async def slow(admin: Admin) -> str:
