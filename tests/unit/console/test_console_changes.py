@@ -1,4 +1,4 @@
-"""Changes of the console whose outcome is not known: the page never tells less than the error."""
+"""Changes of the console with an unknown outcome: the page never tells less than the error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def not_delivered(outcome: Outcome) -> OncelogError:
 
 
 def after_no_answer(error: OncelogError) -> OncelogError:
-    """Return the error of a call whose first attempt had no answer."""
+    """Return the error of a call, after a first attempt without an answer."""
     attempts = Attempts()
     attempts.failed(RequestTimeoutError("no answer"))
     return attempts.final(error)
