@@ -38,6 +38,8 @@ FULL = "the partition has as many carried batches as it may have: spread its key
 GROWTH = 4
 RETRY = 1.0  # seconds until a carried batch is proposed again that has to wait
 ANSWER = 120.0  # seconds for a reply of the worker; one takes 0.1 to 3 s of a core
+# The worker ends with so many looks in a row that find nothing: to start one costs 0.2 s of a core.
+IDLE_LOOKS = 4
 # Seconds until a partition is cleaned again after an error that is a bug of ours; each further one
 # doubles them, so often at most: a pass reads the whole partition.
 HELD, DOUBLED = 64.0, 6
@@ -110,6 +112,7 @@ class Cleaner:
         self._steps: Pass | None = None
         self._cleaned: Partition | None = None
         self._closed = False
+        self._idle_looks = 0
         self._requests = 0
         self._asked_now = 0  # number of the request that the worker has; 0: none
         self._set_back = set[int]()  # groups: their passes broke off since one was cleaned
@@ -133,8 +136,10 @@ class Cleaner:
             key=lambda one: (one[0].group.config.group not in self._set_back, one[1].share),
             default=None,
         )
+        self._idle_looks = 0 if found is not None else self._idle_looks + 1
         if found is None:
-            self._worker.close()
+            if self._idle_looks >= IDLE_LOOKS:
+                self._worker.close()
             return
         partition, due, now_ms = found
         self._cleaned = partition

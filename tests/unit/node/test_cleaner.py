@@ -17,7 +17,7 @@ from cluster.cleaning.messages import CleaningWorker
 from cluster.entries import BatchEntry, pack_batch, payload_of, unpack_batch, unpack_carried
 from cluster.features import FEATURES, Features, Finalized
 from cluster.node.cleaning import due, reading
-from cluster.node.cleaning.cleaner import ANSWER, HELD, Cleaner, CleanerSettings
+from cluster.node.cleaning.cleaner import ANSWER, HELD, IDLE_LOOKS, Cleaner, CleanerSettings
 from cluster.partition import batch_index, carried
 from cluster.partition.batch_index import BatchIndex
 from cluster.partition.replica import MIN_SAVED_BYTES
@@ -49,7 +49,7 @@ class Compacted(Replica):
         self.written: list[Row] = []  # all that were ever readable
         self.staged: dict[int, list[Row]] = {}
         self.calls: deque[Callable[[], None]] = deque()
-        self.dies = self.hangs = False
+        self.dies, self.hangs, self.closes = False, False, 0
         self.hung: Callable[[], None] | None = None  # tells that the request is not answered
         self.timers: list[Callable[[], None]] = []  # that wait for an answer of the worker
         self.held: list[tuple[float, Callable[[], None]]] = []  # after unexpected errors
@@ -97,6 +97,7 @@ class Compacted(Replica):
             self.calls.append(lambda: done(None if self.dies else worker.answer(request)))
 
     def close(self) -> None:
+        self.closes += 1
         self.worker = CleaningWorker()
         hung, self.hung = self.hung, None
         if hung is not None:
@@ -347,6 +348,15 @@ def test_errors_of_partitions_that_are_led_elsewhere_are_forgotten() -> None:
     replica.part.on_role(leader=False, ready=False, term=2)
     replica.clean()
     assert not replica.cleaner.counters.errors
+
+
+def test_the_worker_ends_after_some_looks_that_find_nothing() -> None:
+    replica, closes = filled(), list[int]()
+    for _ in range(IDLE_LOOKS):  # the first one has a look behind its pass
+        replica.clean()
+        closes.append(replica.closes)
+    assert replica.cleaner.counters.passes == 1
+    assert closes == [0] * (IDLE_LOOKS - 1) + [1]
 
 
 def test_a_closed_cleaner_begins_nothing() -> None:
