@@ -31,7 +31,7 @@ from cluster.kafka.versions import Head
 from cluster.metadata.topics import TopicState, is_internal
 from cluster.partition.replica import OffsetOutOfRangeError
 from cluster.services.context import NodeContext
-from cluster.services.outcomes import applied, called_back
+from cluster.services.outcomes import applied, called_back, confirm
 from cluster.services.requests import MAX_TIMEOUT_MS
 from cluster.services.routing import leading
 from cluster.services.slices import in_slices
@@ -76,6 +76,8 @@ class Logs:
         """Delete records below the offset; returns the log's start. Raises one of EXPECTED."""
         hidden = is_internal(topic)
         replica = leading(self._node, "" if hidden else topic, index)
+        if offset > replica.high_watermark:
+            await confirm(replica)  # a deposed leader lacks records without knowing
         start, end = -1, replica.high_watermark
         wanted = end if offset == END else offset
         if not 0 <= wanted <= end:

@@ -24,13 +24,13 @@ from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, Re
 from cluster.services.context import NodeContext
 from cluster.services.fair_turns import SLICE_BATCHES, SLICE_BYTES, Turn
 from cluster.services.log.fetch_encoding import FetchSection, encode
+from cluster.services.outcomes import confirm
 from cluster.services.partition_events import Listening
 from cluster.services.routing import (
     has_stopped,
     leading,
     locate,
     near,
-    not_leader,
     replica_here,
     unreadable,
 )
@@ -254,8 +254,11 @@ class Reader:
                 if batches is None:
                     continue
             except _REFUSALS as error:
-                if not section.batches:
-                    self._explain(self._told(error, fetch, answering), section.records)
+                told = None if section.batches else await self._told(error, fetch, answering)
+                if told is None and not section.batches:
+                    continue
+                if told is not None:
+                    self._explain(told, section.records)
                     found.failed = True
                 return False
             if section.batches and batches and batches[0].base_offset != offset:
@@ -312,15 +315,23 @@ class Reader:
         except (OncelogError, NotLeaderError, NotReadyError) as moved:
             return moved
 
-    def _told(
+    async def _told(
         self, error: Exception, fetch: pb.PartitionFetch, answering: AnsweringReplicas
-    ) -> Exception:
-        """Return the error to answer: of a near replica, only the leader judges an offset."""
-        if answering is AnsweringReplicas.NEAR and isinstance(error, OffsetOutOfRangeError):
-            located = locate(self._node, fetch.topic, fetch.partition)
-            if located is not None and not located.leads:
-                return not_leader(self._node, fetch.topic, fetch.partition, located.leader_id)
-        return error
+    ) -> Exception | None:
+        """Return the error to answer; None: this node has the offset now.
+
+        Only the leader judges an offset. A deposed one may lack it without knowing, and a reader
+        that is refused begins elsewhere.
+        """
+        if answering is AnsweringReplicas.ANY or not isinstance(error, OffsetOutOfRangeError):
+            return error
+        try:
+            partition = leading(self._node, fetch.topic, fetch.partition)
+            if error.offset > error.end:
+                await confirm(partition)
+        except _REFUSALS as moved:
+            return moved
+        return None if error.end < error.offset <= partition.high_watermark else error
 
     def _explain(self, error: Exception, into: _Into) -> None:
         """Write a refusal into the answer for one partition."""

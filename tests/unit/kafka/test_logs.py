@@ -84,6 +84,13 @@ async def test_an_offset_that_is_not_there_deletes_nothing(offset: int) -> None:
     assert rig.node.part.log_start_offset == 0
 
 
+async def test_a_deposed_leader_does_not_say_that_an_offset_is_not_there() -> None:
+    rig = await filled()
+    outcome = Abandoned(2, "no longer the leader", lost=True)
+    rig.node.log.confirm = lambda done: done(outcome)  # type: ignore[method-assign]
+    assert await delete(rig, 16) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+
 async def test_another_node_does_not_delete() -> None:
     rig = await filled()
     rig.node.leaders[next(iter(rig.node.leaders))] = 2

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from cluster.consensus.proposals import Abandoned, Applied, Done
 from cluster.services.log import fetch
 from cluster.services.log.fetch import Reader
 from cluster.services.routing import NEAR_BEHIND
@@ -53,6 +54,41 @@ async def test_an_offset_that_it_lacks_is_the_leaders_to_judge(follower: LogNode
     leading = LogNode()
     ours = await read(leading, 3, near=True)
     assert ours.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("how", [{}, {"near": True}])
+async def test_a_leader_refuses_an_offset_beyond_its_end_once_it_is_sure_to_lead(
+    how: dict[str, bool],
+) -> None:
+    """A deposed one lacks records without knowing, and a refused reader begins elsewhere."""
+    node = LogNode()
+    await node.send(header(), PAYLOAD)
+    asked: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+    node.log.confirm = asked.set_result  # type: ignore[assignment, method-assign]
+    deposed, other = (asyncio.ensure_future(read(node, offset, **how)) for offset in (1, 2))
+    assert (await deposed).error == log_pb2.PARTITION_ERROR_NONE, "its end is no fault"
+    answer = await asked
+    assert not other.done(), "it is not sure"
+    answer(Abandoned(2, "another node leads", lost=True))
+    refused = await other
+    assert (refused.error, refused.leader_id) == (log_pb2.PARTITION_ERROR_NOT_LEADER, 2)
+
+
+async def test_a_leader_looks_again_behind_the_entries_before_its_proof(
+    follower: LogNode,
+) -> None:
+    """It may have been deposed and have come back meanwhile, with records of others."""
+    node = LogNode()
+    await node.send(header(), PAYLOAD)
+
+    def confirm(done: Done) -> None:
+        node.log.propose(follower.log.entries[1], lambda _: None)
+        done(Applied(len(node.log.entries), None))
+
+    node.log.confirm = confirm  # type: ignore[method-assign]
+    found = await read(node, 2)
+    assert (found.error, found.high_watermark) == (log_pb2.PARTITION_ERROR_NONE, 2)
+    assert (await read(node, 4)).error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
 
 
 async def test_it_waits_a_moment_for_an_offset_that_it_lacks(
