@@ -34,8 +34,10 @@ from cluster.kafka.produce_wire import (
 )
 from cluster.kafka.records import InvalidKafkaBatch, KafkaBatch, read_batch
 from cluster.kafka.staged import StagedBatch, Wait, staged_offset
+from cluster.kafka.times import highest
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
+from cluster.partition.disk_reads import in_thread
 from cluster.partition.replica import Answer, Partition
 from cluster.security.quotas import PRODUCERS
 from cluster.services.context import NodeContext
@@ -206,6 +208,8 @@ class Producing:
         except InvalidKafkaBatch as error:
             self._done(request, number, Result(error.code, message=str(error)[:MAX_TEXT_CHARS]))
             return None
+        if ready.batch.lacks_highest:
+            return partial(self._find_highest, request, ready)
         replica = located.replica
         if replica is None or not located.leads:
             answer = Answer(Verdict(Kind.NOT_LEADER), leader_id=located.leader_id)
@@ -255,6 +259,11 @@ class Producing:
         if batch.is_transactional:
             staged = StagedBatch(self._node.metadata, self._leases, meta)
         return _Ready(batch, meta, reason, staged)
+
+    async def _find_highest(self, request: _Request, ready: _Ready) -> None:
+        """Find the highest time of the records, which searches by time need."""
+        found = await in_thread(highest, ready.batch)
+        request.ready = ready._replace(batch=ready.batch._replace(max_timestamp=found))
 
     def _look(self, staged: StagedBatch, replica: Partition) -> Wait | Verdict | Result | None:
         """Return the batch's next wait, or why it is refused; None: append it now."""

@@ -84,6 +84,11 @@ class KafkaBatch(NamedTuple):
         return self.attributes & _CODEC
 
     @property
+    def lacks_highest(self) -> bool:
+        """Whether the client left out the highest timestamp, as sarama did until 1.45."""
+        return self.max_timestamp < self.base_timestamp
+
+    @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & _TRANSACTIONAL)
 

@@ -1,16 +1,20 @@
-"""First record of a batch at or after a time: ListOffsets answers with a record, not with a batch.
+"""Times of a batch's records: the first at or after a time, and the highest.
 
-fetch --the batch that the index names--> first_at, in a thread: the batch is unpacked
+    fetch ----the batch that the index names--> first_at, for ListOffsets
+    produce --a batch without its highest-----> highest
+
+Both unpack the batch, so they run in a thread.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from cluster.kafka.records import KafkaBatch
 from oncelog.errors import InvalidBatchError, MissingExtraError
 from oncelog.v1.batch_pb2 import StoredBatch
 from oncelog.wire.batch import decode_payload
-from oncelog.wire.compression import decompress
+from oncelog.wire.compression import KAFKA_V2, decompress
 
 UNREADABLE = (InvalidBatchError, MissingExtraError)
 
@@ -38,3 +42,15 @@ def first_at(stored: StoredBatch, payload: bytes | memoryview, time_ms: int, sta
         if time_us // 1000 >= time_ms and offset >= start:
             return At(offset, time_us // 1000)
     return NOWHERE
+
+
+def highest(batch: KafkaBatch) -> int:
+    """Return the highest time of a batch whose head has none, in ms.
+
+    A batch that no reader could unpack keeps the time of its first record.
+    """
+    try:
+        times = decode_payload(decompress(KAFKA_V2, batch.payload)).timestamps_us()
+    except UNREADABLE:
+        return batch.base_timestamp
+    return max(batch.base_timestamp, max(times) // 1000)

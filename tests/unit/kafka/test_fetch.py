@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+
+import pytest
+
+from cluster.entries import unpack_batch
 from cluster.kafka.brokers import Brokers
 from cluster.kafka.errors import Error
 from cluster.kafka.fetch import EARLIEST, LATEST, MAX_TIME_MS, NEWEST, Fetching, _part, _Room
@@ -95,6 +100,28 @@ async def test_the_record_with_the_highest_time_is_the_first_of_them() -> None:
     assert await listed(rig, 7, NEWEST) == (0, 1, 70)
     assert await listed(rig, 6, NEWEST) == (Error.UNSUPPORTED_VERSION, -1, -1)
     assert await listed(rig, 7, NEWEST - 1) == (Error.UNSUPPORTED_VERSION, -1, -1)
+
+
+@pytest.mark.parametrize("attributes", [0, 1])
+async def test_records_without_a_highest_time_in_their_head_are_found(attributes: int) -> None:
+    """Some clients leave it out, as sarama did until 1.45: Kafka makes it of the records."""
+    rig = Rig()
+    records = b"".join(record(number, later=ms) for number, ms in enumerate((0, 20, 5)))
+    body = gzip.compress(records) if attributes else records
+    rig.begin(batch(3, attributes=attributes, base_time=100, max_time=-1, records=body))
+    rig.begin(batch(base_time=300, max_time=300))
+    assert [one[0].base_offset for one in await rig.answers.all()] == [0, 3]
+    for time_ms, found in ((100, (0, 100)), (101, (1, 120)), (121, (3, 300))):
+        assert await listed(rig, 4, time_ms) == (0, *found)
+
+
+async def test_a_batch_that_nobody_can_unpack_has_its_first_time() -> None:
+    rig = Rig()
+    rig.begin(batch(3, base_time=100, max_time=-1, records=b"no record at all, but long enough"))
+    rig.begin(batch(base_time=90, max_time=90))
+    assert [one[0].base_offset for one in await rig.answers.all()] == [0, 3]
+    times = [unpack_batch(entry).max_timestamp_us for entry in rig.node.log.entries]
+    assert times == [100_000, 90_000]
 
 
 async def listed(rig: Rig, version: int, time_ms: int) -> tuple[int, int, int]:
