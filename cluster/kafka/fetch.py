@@ -49,7 +49,7 @@ from cluster.metadata.topics import is_internal
 from cluster.partition.disk_reads import in_thread
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
-from cluster.services.log.fetch import Reader
+from cluster.services.log.fetch import AnsweringReplicas, Reader
 from cluster.services.log.fetch_encoding import FetchSection
 from cluster.services.routing import leading, locate
 from cluster.services.slices import in_slices
@@ -164,6 +164,7 @@ class Fetching:
                 )
             )
         wait_ms = 0 if refused else min(max(0, request.max_wait_ms), MAX_WAIT_MS)
+        is_short = False
         try:
             sections = await self._reader.sections(
                 pb.FetchRequest(
@@ -174,10 +175,8 @@ class Fetching:
                 )
             )
         except EXPECTED:  # this node has no memory for an answer: the client asks again
-            sections = [
-                FetchSection(pb.PartitionRecords(topic=one.topic, partition=one.partition))
-                for one in wanted
-            ]
+            found = await self._reader.collect(wanted, 0, AnsweringReplicas.LEADER)
+            sections, is_short = found.sections, True
         parts = {(one.records.topic, one.records.partition): one for one in sections}
         topics = list[tuple[str, list[_Part]]]()
         room = _Room(min(max(1, request.max_bytes), self._node.config.fetch_max_bytes))
@@ -191,7 +190,7 @@ class Fetching:
                 else:
                     listed.append(await _part(parts[key], one.fetch_offset, room))
             topics.append((topic.topic, listed))
-        return Fetched(_encoded(head, topics), self._idle(topics))
+        return Fetched(_encoded(head, topics), () if is_short else self._idle(topics))
 
     def _idle(self, topics: Iterable[tuple[str, list[_Part]]]) -> Sequence[Partition]:
         """Return the partitions, if an answer has nothing, and nothing has come since its look."""

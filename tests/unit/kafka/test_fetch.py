@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gzip
+from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchResponse
 
+from cluster.access.budget import Budget
 from cluster.entries import unpack_batch
 from cluster.kafka.brokers import Brokers
 from cluster.kafka.errors import Error
 from cluster.kafka.fetch import EARLIEST, LATEST, MAX_TIME_MS, NEWEST, Fetching, _part, _Room
 from cluster.kafka.messages import (
+    FETCH,
     LIST_OFFSETS,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -122,6 +129,28 @@ async def test_a_batch_that_nobody_can_unpack_has_its_first_time() -> None:
     assert [one[0].base_offset for one in await rig.answers.all()] == [0, 3]
     times = [unpack_batch(entry).max_timestamp_us for entry in rig.node.log.entries]
     assert times == [100_000, 90_000]
+
+
+async def test_without_memory_an_answer_has_the_end_and_no_records() -> None:
+    """A client that stops at the end must not take its own offset for it."""
+    rig = await filled()
+    full = await fetched(rig)
+    assert full.high_watermark == 15 and full.records
+    rig.node.memory = Budget(limit=1, slow=1)
+    short = await fetched(rig)
+    assert (short.error_code, short.high_watermark, short.records) == (0, 15, b"")
+
+
+async def fetched(rig: Rig) -> Any:
+    """The partition's part of a Fetch from its start; a client asks again for an empty one."""
+    part = FetchPartition(0, fetch_offset=0, partition_max_bytes=MIB)
+    request = FetchRequest(max_bytes=MIB, topics=[FetchTopic(TOPIC, [part])])
+    head = Head(FETCH, 12, 1, "", True)
+    answer = await Fetching(rig.node, Brokers(rig.node)).fetch(ANYBODY, head, request)
+    assert not answer.idle, "it has records"
+    data = b"".join(bytes(one) for one in answer.parts)
+    (one,) = FetchResponse.decode(data[5:], version=12).responses[0].partitions
+    return one
 
 
 async def listed(rig: Rig, version: int, time_ms: int) -> tuple[int, int, int]:
