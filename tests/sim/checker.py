@@ -261,6 +261,16 @@ class Checker:
                 f"node {node} answers {gid}/{index} with {answer!r}, others with {known.answer!r}"
             )
 
+    def keeps(self, gid: int, nodes: Iterable[int]) -> None:
+        """Checks that each committed entry is on stable storage of one of these nodes."""
+        if gid in self.deleted:
+            return
+        disks = [self.disks[node] for node in nodes]
+        for index, entry in self.logs[gid].items():
+            is_kept = any(self._is_on(disk, gid, index, entry.data) for disk in disks)
+            if entry.data != NOOP and not is_kept:
+                raise Violation(f"group {gid}: the committed entry {index} is on no disk")
+
     def _no_op(self, node: int, gid: int, index: int) -> None:
         known = self.logs[gid].setdefault(index, Entry(0, NOOP))
         if known.data != NOOP:

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 class Call:
     """A batch that a node has to answer exactly once, while it lives."""
 
-    __slots__ = ("_what", "answered", "node", "reply")
+    __slots__ = ("_what", "answered", "gid", "node", "reply")
 
     def __init__(self, node: Node, gid: int, what: object, reply: Any) -> None:
         self.node, self.reply, self.answered = node, reply, False
-        self._what = (gid, what)  # made words only where it is needed
+        self.gid, self._what = gid, what  # made words only where it is needed
         node.open_calls[id(self)] = self
 
     def __str__(self) -> str:
-        return "group {}: {}".format(*self._what)
+        return f"group {self.gid}: {self._what}"
 
     def answer(self, answer: Answer) -> None:
         if self.answered:

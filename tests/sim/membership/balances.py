@@ -34,6 +34,7 @@ from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
 from tests.sim.membership import seeds
+from tests.sim.membership.nodes import records_of
 from tests.sim.membership.seeds import DURATION, drive, settings_of
 from tests.sim.run import Clients, Result, describe
 from tests.sim.schedules import limited, schedule
@@ -158,10 +159,6 @@ class Operator:
             group_id=record.group_id, replicas=nodes, expected_version=record.version
         )
         self.cluster.command(mpb.MetadataCommand(set_replicas=command), lambda result: None)
-
-
-def records_of(state: MetadataState) -> dict[int, PartitionState]:
-    return {one.group_id: one for topic in state.topics() for one in topic.partitions}
 
 
 def level(records: Records, cluster: Cluster) -> bool:

@@ -19,6 +19,7 @@ from cluster.consensus.configuration import (
     Configuration,
     ConfigurationChange,
 )
+from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
@@ -48,6 +49,7 @@ class Operator:
         self.cluster, self.rng, self.demotes = cluster, rng, demotes
         self.closed, self.changes, self.lost_disks, self.damages = False, 0, 0, 0
         self.absences = self.demotions = 0
+        self.accepts_loss = False
         self._moves = Moves(cluster, clients, rng)
         self._lost: set[int] = set()  # disks that are not replaced yet
         self._away = 0  # a node that misses many changes
@@ -160,7 +162,9 @@ class Operator:
             self._lost.discard(node)
             self.cluster.nodes[node].restart()
             return
-        self._command(node, mpb.NODE_ACTION_REPLACE, max(0, directory))
+        self._command(
+            node, mpb.NODE_ACTION_REPLACE, max(0, directory), accept_loss=self.accepts_loss
+        )
 
     def _command(
         self, node: int, action: Any, directory: int = 0, *, accept_loss: bool = False
@@ -217,29 +221,36 @@ def shared(state: MetadataState, one: int, away: int) -> bool:
     )
 
 
+def records_of(state: MetadataState) -> dict[int, PartitionState]:
+    return {one.group_id: one for topic in state.topics() for one in topic.partitions}
+
+
 def is_whole(cluster: Cluster, state: MetadataState, away: int = 0) -> bool:
-    """Tells whether each group has all its replicas, so that it bears the loss of one disk.
+    """Tells whether each group bears the loss of one disk.
 
     away: a node that cannot be looked at, although its disk is sound.
     """
-    view = state.membership
-    own = view.own.replicas or tuple(cluster.founding)
-    quiet = not (view.expected or view.leaving or view.joining) and len(own) >= FOUNDING
-    records = [record for topic in state.topics() for record in topic.partitions]
-    if not quiet or any(not is_steady(one) or len(one.replicas) < 2 for one in records):
-        return False
-    if not all(cluster.nodes[node].alive for node in own if node != away):
-        return False
-    held = {METADATA_GROUP: own, **{one.group_id: one.replicas for one in records}}
-    for gid, nodes in held.items():
-        for node in (one for one in nodes if one != away):
-            machine = cluster.nodes[node].machines.get(gid)
-            group = None if machine is None else machine.group
-            if group is None or group.failed is not None:
-                return False
-            if not is_reached(cluster, gid, nodes, group.members.configuration):
-                return False
-    return True
+    groups = (METADATA_GROUP, *records_of(state))
+    return all(bears_loss(cluster, state, gid, away) for gid in groups)
+
+
+def bears_loss(cluster: Cluster, state: MetadataState, gid: int, away: int = 0) -> bool:
+    """Tells whether the group has all its replicas, so that it bears the loss of one disk."""
+    nodes: Collection[int]
+    if gid == METADATA_GROUP:
+        view = state.membership
+        nodes = view.own.replicas or tuple(cluster.founding)
+        is_quiet = not (view.expected or view.leaving or view.joining) and len(nodes) >= FOUNDING
+    else:
+        record = records_of(state)[gid]
+        nodes, is_quiet = record.replicas, is_steady(record) and len(record.replicas) > 1
+    groups = [_group(cluster.nodes[node], gid) for node in nodes if node != away]
+    return is_quiet and all(
+        group is not None
+        and group.failed is None
+        and is_reached(cluster, gid, nodes, group.members.configuration)
+        for group in groups
+    )
 
 
 def is_reached(
@@ -302,24 +313,29 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Oper
     return operator, faults
 
 
-def is_done(cluster: Cluster) -> bool:
-    """Tells whether targets are reached and all replicas are in place, equal, and serve."""
+def is_done(cluster: Cluster, harmed: Collection[int] = ()) -> bool:
+    """Tells whether targets are reached and all replicas are in place, equal, and serve.
+
+    harmed: partitions that may stand still, as nodes may that shall leave and hold them.
+    """
     leader, placement = cluster.leader(METADATA_GROUP), cluster.placement()
     if leader is None or GID not in placement:
         return False
+    placement = {gid: nodes for gid, nodes in placement.items() if gid not in harmed}
     view = leader.running.state.membership
-    if view.expected or view.joining or view.leaving:
+    if view.joining or {*view.expected, *view.leaving} - {*(view.leaving if harmed else ())}:
         return False
     if not all(cluster.nodes[node].registering.takes_part for node in placement[METADATA_GROUP]):
         return False
     if not all(is_at_rest(cluster, gid, nodes) for gid, nodes in placement.items()):
         return False
-    records = [one for topic in leader.running.state.topics() for one in topic.partitions]
-    idle = not any(node.open_calls for node in cluster.nodes.values())
+    records = records_of(leader.running.state).items()
+    calls = [call.gid for node in cluster.nodes.values() for call in node.open_calls.values()]
+    idle = not {*calls} - {*harmed}
     # Streams lose no notice of a leader, but with the link. Datagrams do.
     if cluster.settings.streams:
         idle = idle and cluster.know_all_leaders(placement[METADATA_GROUP], placement)
-    return idle and all(map(is_steady, records))
+    return idle and all(is_steady(one) for gid, one in records if gid not in harmed)
 
 
 def is_at_rest(cluster: Cluster, gid: int, nodes: Collection[int]) -> bool:
@@ -330,14 +346,14 @@ def is_at_rest(cluster: Cluster, gid: int, nodes: Collection[int]) -> bool:
     groups = [_group(cluster.nodes[node], gid) for node in nodes]
     marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,
              one.members.version) for one in groups}  # fmt: skip
-    if None in marks or len(marks) != 1 or cluster.leader(gid) is None:
-        return False
     now = groups[0]
-    is_applied = now.applied_index == now.journal.last_index
+    if now is None or len(marks) != 1 or cluster.leader(gid) is None:
+        return False
+    is_applied = now.failed is None and now.applied_index == now.journal.last_index
     return is_applied and is_reached(cluster, gid, nodes, now.members.configuration)
 
 
-def _group(node: Node, gid: int):
+def _group(node: Node, gid: int) -> Group | None:
     machine = node.machines.get(gid)
     return None if machine is None else machine.group
 

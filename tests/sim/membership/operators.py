@@ -4,9 +4,10 @@
              --some time later--> the metadata's leader
     operator: wipes disks, of any number of nodes; puts older directories back
 
-One promise: no acknowledged record is lost, unless the answer said so before. So where too
-many disks were lost nobody may lead, and a run need not come to rest. A wiped node asks the nodes
-of its first settings, or those of a new setting `join`.
+One promise: no acknowledged record is lost, unless the answer said so before. So where too many
+disks of a group were lost nobody may lead it, and it need not come to rest; the others must. In two
+of three runs no disk is lost that a group needs. A wiped node asks the nodes of its first settings,
+or those of a new setting `join`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from cluster.services.admin import node_changes
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1 import cluster_pb2 as pb
 from tests.sim.checker import Violation
+from tests.sim.client import Producer
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
 from tests.sim.joining import NothingLeftError
 from tests.sim.membership import nodes
+from tests.sim.membership.harm import Harm
 from tests.sim.membership.nodes import Whole, is_whole
 from tests.sim.membership.seeds import DURATION, drive, settings_of
 from tests.sim.node import METADATA_ENTRIES, Node
 from tests.sim.registering import Stored
-from tests.sim.run import Clients, Result
+from tests.sim.run import Result
 from tests.sim.stage import GID
 
 LONGEST_DELAY = 3.0  # seconds from an answer to the command that follows from it
@@ -76,15 +79,16 @@ class Asked:
 class Operators(nodes.Operator):
     """Operators at any node until they are closed; then one goes on by the runbooks.
 
-    harmed: more disks were lost than the cluster bears, or an answer said so before, which `told`
-        says, too: such a run may have two histories.
+    careful: no disk is lost that a group needs.
     """
 
     def __init__(
-        self, cluster: Cluster, clients: Clients, rng: random.Random, *, demotes: bool
-    ) -> None:
+        self, cluster: Cluster, clients: Patient, rng: random.Random, *, demotes: bool,
+        careful: bool,
+    ) -> None:  # fmt: skip
         super().__init__(cluster, clients, rng, demotes=demotes)
-        self.harmed, self.told, self.refused, self.put_back = False, False, 0, 0
+        self.harm, self.careful = clients.harm, careful
+        self.refused, self.put_back = 0, 0
         self._copies: dict[int, tuple[Any, Stored]] = {}
 
     def _change(self, state: MetadataState) -> None:
@@ -132,7 +136,8 @@ class Operators(nodes.Operator):
         node = self.cluster.nodes[number]
         if not node.joining.is_done:
             return
-        self.harmed = self.harmed or state is None or not self._is_whole(state)
+        if not self._may_lose(state, number):
+            return
         node.joining.wipe()
         self._copies.pop(number, None)
         if number in self.cluster.founding and self.rng.random() < 0.6:
@@ -145,6 +150,14 @@ class Operators(nodes.Operator):
     def _start(node: Node) -> None:
         if not (node.alive or node.joining.is_asking or node.volume.is_lost):
             node.start()
+
+    def _may_lose(self, state: MetadataState | None, number: int) -> bool:
+        """Notes the groups that need this disk; tells whether it is lost nevertheless."""
+        harmed = self.harm.of_loss(state, number, self._lost)
+        if harmed and self.careful:
+            return False
+        self.harm.groups |= harmed
+        return True
 
     def _is_whole(self, state: MetadataState) -> bool:
         """Tells whether the cluster bears the loss of one disk. A copy is as good as lost."""
@@ -209,8 +222,7 @@ class Operators(nodes.Operator):
             self.refused += 1
             self.cluster.trace("asked of node %d: %s", asked.id, error)
             return
-        self.told = self.told or any("are lost" in line for line in said)
-        self.harmed = self.harmed or self.told
+        self.harm.told(context.metadata, said)
         self.cluster.trace("asked of node %d: %s", asked.id, said)
         delay = LONGEST_DELAY * rng.random()
         self.cluster.scheduler.after(delay, self._propose, change)
@@ -219,8 +231,13 @@ class Operators(nodes.Operator):
         node, leader = self.cluster.nodes[change.node_id], self.cluster.leader(METADATA_GROUP)
         is_lost = change.action == mpb.NODE_ACTION_REPLACE and node.joining.is_done
         is_fewer = change.action == mpb.NODE_ACTION_REMOVE and self._lost
-        if (is_lost or is_fewer) and leader is not None:
-            self.harmed = self.harmed or not self._is_whole(leader.running.state)
+        if is_lost and leader is not None:
+            if not self._may_lose(leader.running.state, change.node_id):
+                return
+        elif is_fewer and leader is not None:
+            if self.careful:
+                return
+            self.harm.groups.add(METADATA_GROUP)
         self._command(
             change.node_id, change.action, change.directory_id, accept_loss=change.accept_loss
         )
@@ -236,6 +253,18 @@ def _now(coroutine: Coroutine[Any, Any, mpb.ChangeNode]) -> mpb.ChangeNode:
     raise AssertionError("it waits")
 
 
+class Patient(Whole):
+    """Clients that do not wait for groups that may stand still."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.harm = Harm(cluster)
+
+    def unfinished(self) -> list[Producer]:
+        waiting = [] if self.harm.is_stuck else super().unfinished()
+        return [one for one in waiting if one.gid not in self.harm.groups]
+
+
 class Mender(Operators):
     """Operators, followed by an operator that does as the runbooks say."""
 
@@ -244,6 +273,13 @@ class Mender(Operators):
         if self.closed and leader is not None:
             self._mend(leader.running.state)
         super().tick()
+
+    def _replace(self, state: MetadataState, node: int) -> None:
+        """Gives a lost disk up, and with it partitions that are lost already."""
+        self.accepts_loss = self.closed and bool(self.harm.groups)
+        if self.accepts_loss:
+            self.harm.gives_up(state, node)
+        super()._replace(state, node)
 
     def _mend(self, state: MetadataState) -> None:
         """Replaces directories that never count again by empty ones, which ask to join."""
@@ -277,37 +313,42 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 1
     try:
-        operators, faults = _drive(cluster, rng, demotes=seed % 4 < 2)
+        operators, faults = _drive(cluster, rng, demotes=seed % 4 < 2, careful=seed % 3 > 0)
         result.injected = {
             **faults.injected, "change": operators.changes, "lost disk": operators.lost_disks,
-            "put back": operators.put_back, "harmed": operators.harmed,
-            "refused": operators.refused, "demotion": operators.demotions,
+            "put back": operators.put_back, "harmed": bool(operators.harm.groups),
+            "stuck": operators.harm.is_stuck, "refused": operators.refused,
+            "demotion": operators.demotions,
         }  # fmt: skip
     except NothingLeftError:
-        result.injected = {"lost disk": settings.founding, "harmed": 1}
+        result.injected = {"lost disk": settings.founding, "harmed": 1, "stuck": 1}
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
     return result
 
 
-def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Mender, Faults]:
-    clients = Whole(cluster)
+def _drive(
+    cluster: Cluster, rng: random.Random, *, demotes: bool, careful: bool
+) -> tuple[Mender, Faults]:
+    clients = Patient(cluster)
+    harm = clients.harm
     clients.bootstrap = [
         *(register_node(node) for node in cluster.founding),
         create_topic(f"t{GID}", [cluster.founding], cluster.settings),
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=2.0 + 4.0 * cluster.rng.random())
-    operators = Mender(cluster, clients, rng, demotes=demotes)
+    operators = Mender(cluster, clients, rng, demotes=demotes, careful=careful)
 
-    def is_done(one: Cluster) -> bool:
-        return operators.harmed or (not operators._lost and nodes.is_done(one))
+    def is_over(one: Cluster) -> bool:
+        return harm.is_over(is_mended=not operators._lost)
+
+    def check_end(one: Cluster) -> None:
+        harm.check_end()
 
     try:
-        drive(
-            cluster, clients, faults, operators, is_done, nodes._describe, lambda: operators.harmed
-        )
+        drive(cluster, clients, faults, operators, is_over, nodes._describe, check_end)
     except Violation as error:
-        if not operators.told or not isinstance(error.__cause__ or error, Violation):
+        if not harm.forgives(error):
             raise
     return operators, faults

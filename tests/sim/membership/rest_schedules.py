@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cluster.metadata.tables import METADATA_GROUP
+from cluster.services.admin import node_changes
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Entry, Violation
 from tests.sim.membership import nodes as random_nodes
+from tests.sim.membership.harm import Harm
 from tests.sim.membership.node_schedules import Nodes
+from tests.sim.membership.operators import Asked
 from tests.sim.membership.seeds import check_topics
 from tests.sim.schedules import schedule
+from tests.sim.stage import GID
 
 PAIR = [1, 2]
 
@@ -40,3 +48,63 @@ def equal_replicas_are_not_at_rest_without_a_leader() -> None:
         node.driver.touch(pair)
     nodes.until(lambda: random_nodes.is_done(nodes.cluster), "all is at rest")
     check_topics(nodes.cluster)
+
+
+class Told(Nodes):
+    """Three nodes. The disk of 3, with the only replica of a topic, is given up after a warning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.single, self.harm = self.made("single", [3]), Harm(self.cluster)
+        model = self.cluster.checker.models[self.single]
+        self.until(lambda: model.next_offset > 5, "records are stored")
+        assert self.harm.of_loss(self.state, 3, ()) == {self.single}
+        self.lose_disk(3)
+        assert "these partitions end" in self.change(3, mpb.NODE_ACTION_REPLACE)
+        context: Any = Asked(self.leader)
+        change = mpb.ChangeNode(
+            node_id=3, action=mpb.NODE_ACTION_REPLACE, accept_loss=True,
+            directory_id=self.state.directory_of(3),
+        )  # fmt: skip
+        self.harm.told(self.state, node_changes.effects(context, change))
+        assert not self.command(mpb.MetadataCommand(change_node=change))
+        self.clients.close()
+        self.until(lambda: self.harm.is_over(is_mended=True), "the other groups are at rest")
+        self.harm.check_end()
+
+    def notices(self, error: str) -> bool:
+        """Tells whether the end of the run shows this breach, and nothing forgives it."""
+        try:
+            self.harm.check_end()
+        except Violation as violation:
+            if error not in str(violation):
+                raise
+            return not self.harm.forgives(violation)
+        return False
+
+
+@schedule
+def a_told_loss_forgives_its_partition_only() -> None:
+    """A record is missing at the end: of the partition that was told as lost, then of another."""
+    nodes = Told()
+    models = nodes.cluster.checker.models
+    models[nodes.single].next_offset += 1
+    if nodes.notices("holds"):
+        raise Violation("a loss that was told is none")
+    models[GID].next_offset += 1
+    if not nodes.notices(f"group {GID} holds"):
+        raise Violation("a record of a group that was not harmed is missing, and nobody notices")
+
+
+@schedule
+def a_cluster_that_stands_still_has_the_records_of_whole_groups() -> None:
+    """The metadata may be lost: nobody serves, and the disks must have what was committed."""
+    nodes = Told()
+    nodes.harm.groups.add(METADATA_GROUP)
+    nodes.harm.check_end()
+    nodes.cluster.checker.logs[nodes.single][1000] = Entry(1, b"never stored")
+    if nodes.notices("on no disk"):
+        raise Violation("a loss that was told is none")
+    nodes.cluster.checker.logs[GID][1000] = Entry(1, b"never stored")
+    if not nodes.notices(f"group {GID}: the committed entry 1000 is on no disk"):
+        raise Violation("an entry of a group that was not harmed is gone, and nobody notices")

@@ -7,11 +7,15 @@ from typing import Any
 
 from tests.sim.cluster import Cluster
 from tests.sim.membership import nodes
+from tests.sim.membership.harm import Harm
 from tests.sim.mutations import mutation
 
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
     "equal-is-at-rest": "equal_replicas_are_not_at_rest_without_a_leader",
+    "harmed-runs-unchecked": "a_told_loss_forgives_its_partition_only",
+    "stuck-runs-unchecked": "a_cluster_that_stands_still_has_the_records_of_whole_groups",
+    "told-forgives-all": "a_told_loss_forgives_its_partition_only",
 }
 
 
@@ -23,3 +27,24 @@ def equal_is_at_rest() -> Any:
         return len(marks) == 1
 
     return [(nodes, "is_at_rest", are_equal)]
+
+
+@mutation("the end of a run is not checked if any group was harmed")
+def harmed_runs_unchecked() -> Any:
+    return [(Harm, "check_end", lambda self: None)]
+
+
+@mutation("the end of a run is not checked if the metadata was harmed")
+def stuck_runs_unchecked() -> Any:
+    check = Harm.check_end
+
+    def check_unless_stuck(self: Harm) -> None:
+        if not self.is_stuck:
+            check(self)
+
+    return [(Harm, "check_end", check_unless_stuck)]
+
+
+@mutation("a loss that was told forgives every violation")
+def told_forgives_all() -> Any:
+    return [(Harm, "forgives", lambda self, error: bool(self.groups))]

@@ -9,7 +9,7 @@ Faults, Clients: those of `run.py`
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -366,11 +366,11 @@ def drive(
     changes: Drawing,
     is_done: Callable[[Cluster], bool],
     otherwise: Callable[[Cluster], str],
-    may_wait: Callable[[], bool] = lambda: False,
+    check_end: Callable[[Cluster], None] | None = None,
 ) -> None:
     """Runs with the metadata group: all draw, then it heals, and all targets are reached.
 
-    may_wait: more is lost than the cluster bears, so it may stand still for ever.
+    check_end: in the place of `check_topics`, where more is lost than the cluster bears.
     """
     for node in cluster.nodes.values():
         node.release = THIS_RELEASE
@@ -390,20 +390,21 @@ def drive(
     while end < DURATION + REST and not (is_done(cluster) and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
-    if may_wait():
-        return
     if not is_done(cluster):
         raise Violation(otherwise(cluster))
     if clients.unfinished():
         raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
-    check_topics(cluster)
+    (check_end or check_topics)(cluster)
 
 
-def check_topics(cluster: Cluster) -> None:
-    """Checks that each node has the partitions that were made, and each replica the records."""
+def check_topics(cluster: Cluster, harmed: Collection[int] = ()) -> None:
+    """Checks that each node has the partitions that were made, and each replica the records.
+
+    harmed: partitions that may have lost theirs.
+    """
     check_partitions(cluster)
     for gid, holders in cluster.placement().items():
-        for holder in holders if gid != METADATA_GROUP else ():
+        for holder in holders if gid not in {METADATA_GROUP, *harmed} else ():
             cluster._check_replica(cluster.nodes[holder], gid, cluster.checker.models[gid])
 
 
