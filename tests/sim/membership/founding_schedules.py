@@ -1,4 +1,4 @@
-"""Schedules of nodes without data, which must found no second history. All Hellos are real."""
+"""Schedules of nodes without data: they must found no second history. All Hellos are real."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sim.stage import GID
 
 
 class Wiped(Apart):
-    """Nodes whose disks are lost, and that are started with their old settings."""
+    """Nodes that lost their disks and start with their old settings."""
 
     def wipe(self, *numbers: int) -> None:
         for number in numbers:

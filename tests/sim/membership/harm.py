@@ -1,6 +1,6 @@
-"""Groups of a run that lost more disks than they bear, and groups of which an answer said so.
+"""Groups of a run that lost more disks than they bear, and groups that an answer gave up.
 
-A harmed group may stand still for ever; a group that was told as lost keeps no promise any more.
+A harmed group may stand still for ever; a group that was given up keeps no promise any more.
 All other groups keep theirs: at the end they serve. Without the metadata group nothing moves, so
 their records are looked for on the disks.
 """
@@ -42,7 +42,7 @@ class Harm:
     def of_loss(self, state: MetadataState | None, number: int, lost: Collection[int]) -> set[int]:
         """Returns the groups that do not bear the loss of this node's disk now.
 
-        state: the metadata's, if somebody leads it. lost: nodes whose disks do not count.
+        state: the metadata's, if somebody leads it. lost: nodes without a disk that counts.
         """
         if state is None:
             return {METADATA_GROUP, *self.cluster.checker.logs}
@@ -69,7 +69,7 @@ class Harm:
         return held
 
     def told(self, state: MetadataState, said: Iterable[str]) -> None:
-        """Takes an answer of a node: it names partitions whose records are lost."""
+        """Takes an answer of a node: it names partitions that lose their records."""
         for line in said:
             self.ends = self.ends or TWO_CLUSTERS in line
             found = TOLD.match(line)
@@ -91,7 +91,7 @@ class Harm:
         self.cluster.checker.deleted.add(gid)
 
     def forgives(self, error: Violation) -> bool:
-        """Tells whether an answer announced what happened: two clusters, not a lost partition."""
+        """Tells whether an answer announced this: two clusters. A lost partition is no cause."""
         return self.ends and isinstance(error.__cause__ or error, Violation)
 
     def is_over(self, *, is_mended: bool) -> bool:

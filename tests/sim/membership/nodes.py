@@ -3,7 +3,7 @@
 The metadata group is real and changes its own members; a node with an empty disk asks for its
 identity, by the real rules (`tests/sim/joining.py`). An operator adds, removes, replaces and drains
 nodes. After a lost disk it waits until all records are on their full number of disks again. In half
-of the runs it takes voters of the metadata their votes, which its leader gives back to them.
+of the runs it takes voters of the metadata their votes; its leader gives them back.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Operator:
         )  # fmt: skip
         view = state.membership
         stay = {*(view.own.replicas or self.cluster.founding)} - {*view.leaving}
-        if action != mpb.NODE_ACTION_REMOVE or len(stay) >= 3:  # two stay, of which both count
+        if action != mpb.NODE_ACTION_REMOVE or len(stay) >= 3:  # two stay, and both count
             self._command(rng.choice(self.cluster.node_ids), action)
 
     def _take_away(self, number: int) -> None:
@@ -137,7 +137,7 @@ class Operator:
         cluster.scheduler.after(5.0 + 15.0 * self.rng.random(), back)
 
     def _damage(self, state: MetadataState) -> None:
-        """Damages one replica, which is then rebuilt by itself."""
+        """Damages one replica. It is then rebuilt by itself."""
         record = self.rng.choice([one for topic in state.topics() for one in topic.partitions])
         node = self.rng.choice(record.replicas)
         self.cluster.trace("node %d: group %d is damaged", node, record.group_id)
@@ -341,7 +341,7 @@ def is_done(cluster: Cluster, harmed: Collection[int] = ()) -> bool:
 def is_at_rest(cluster: Cluster, gid: int, nodes: Collection[int]) -> bool:
     """Tells whether a leader serves the group, and these replicas have applied all of its log.
 
-    Equal logs are not enough: restarted replicas learn only from a leader what is committed.
+    Equal logs are not enough: restarted replicas learn of commits only from a leader.
     """
     groups = [_group(cluster.nodes[node], gid) for node in nodes]
     marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,

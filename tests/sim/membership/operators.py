@@ -194,7 +194,7 @@ class Operators(nodes.Operator):
         return all(one is not None and one.id == registration for one in last)
 
     def _ask(self) -> None:
-        """Asks some node, which answers by its own knowledge."""
+        """Asks some node; it answers by its own knowledge."""
         rng, there = (
             self.rng,
             [one for one in self.cluster.live() if METADATA_GROUP in one.machines],

@@ -12,7 +12,7 @@ from tests.sim.stage import GID
 
 
 class PutBack(Damaged):
-    """Three nodes, each of which has started twice."""
+    """Three nodes; each has started twice."""
 
     def __init__(self) -> None:
         super().__init__()

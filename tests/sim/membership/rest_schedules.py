@@ -1,4 +1,4 @@
-"""Schedules of a run's end: the checks there must see what they claim to see."""
+"""Schedules of a run's end: the checks there must see a loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIR = [1, 2]
 
 @schedule
 def equal_replicas_are_not_at_rest_without_a_leader() -> None:
-    """Both replicas of a topic restart with equal logs; neither knows what is committed."""
+    """Both replicas of a topic restart with equal logs; neither knows the last commits."""
     nodes = Nodes()
     pair = nodes.made("pair", PAIR)
     model = nodes.cluster.checker.models[pair]
@@ -98,7 +98,7 @@ def a_told_loss_forgives_its_partition_only() -> None:
 
 @schedule
 def a_cluster_that_stands_still_has_the_records_of_whole_groups() -> None:
-    """The metadata may be lost: nobody serves, and the disks must have what was committed."""
+    """The metadata may be lost: nobody serves, and the disks must have all committed entries."""
     nodes = Told()
     nodes.harm.groups.add(METADATA_GROUP)
     nodes.harm.check_end()
