@@ -15,9 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
-
-from storage.errors import StorageError
+from typing import Any
 
 AT_A_TIME = 4
 
@@ -53,7 +51,7 @@ class BackgroundReads:
         done: Done,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Queues `read`; then calls `done` with its result or the StorageError it raised.
+        """Queues `read`; then calls `done` with its result or the exception it raised.
 
         is_wanted: checked when the read's turn comes; if False, nothing is called.
         """
@@ -78,23 +76,13 @@ class BackgroundReads:
         self._ended += 1
         assert self._under_way >= 0
         try:
-            if isinstance(outcome, _Unexpected):
-                raise outcome.error
             asked.done(outcome)
         finally:
             self._touch(asked.group)
 
 
-class _Unexpected(NamedTuple):
-    """An error that is a bug of ours: raised on the loop. Its read takes no more place."""
-
-    error: Exception
-
-
 def _outcome(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except StorageError as error:
+    except Exception as error:  # noqa: BLE001 - whoever asked must not wait for ever
         return error
-    except Exception as error:  # noqa: BLE001 - see _Unexpected
-        return _Unexpected(error)

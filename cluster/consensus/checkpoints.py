@@ -208,8 +208,8 @@ class Checkpoints:
         fit = [index for index in self.indexes if self._journal.base_index < index <= limit]
         if fit and fit[-1] not in self._sound and not self._checking:
             self._checking = fit[-1]
-            read, done = partial(self._fault, fit[-1]), partial(self._loaded, fit[-1])
-            self._reads.ask(self.group, read, done, self._is_open)
+            check, done = partial(self._check, fit[-1]), partial(self._loaded, fit[-1])
+            self._reads.ask(self.group, check, done, self._is_open)
         self._trim([index for index in fit if index in self._sound])
 
     def _trim(self, sound: list[int]) -> None:
@@ -218,13 +218,9 @@ class Checkpoints:
             self._store.drop_below(self._batch(), sound[-1])
             self.indexes = [index for index in self.indexes if index >= sound[-1]]
 
-    def _fault(self, index: int) -> Exception | None:
-        """Returns why the checkpoint does not load, or None if it loads; any thread may call it."""
-        try:
-            self._load(self.state_at(index))
-        except Exception as error:  # noqa: BLE001 - of whatever kind: a start would meet it
-            return error
-        return None
+    def _check(self, index: int) -> None:
+        """Loads the checkpoint, in any thread. Raises what a start would meet."""
+        self._load(self.state_at(index))
 
     def _loaded(self, index: int, error: Exception | None) -> None:
         self._checking = 0

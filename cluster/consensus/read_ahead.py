@@ -31,13 +31,14 @@ class ReadAhead:
         self._journal = journal
         self._reads = reads
         self._found: dict[int, Entry] = {}
-        self._error: tuple[int, StorageError] | None = None
+        self._error: tuple[int, Exception] | None = None
         self.is_reading = self._is_closed = False
 
     def entry(self, index: int, last: int, max_bytes: int = READ_BYTES) -> Entry | None:
         """Returns an entry, or None while it and those after it are read.
 
-        The read goes up to `last` or about `max_bytes`. Raises storage.StorageError if it fails.
+        The read goes up to `last` or about `max_bytes`. Raises its error: storage.StorageError, or
+        a bug's.
         """
         found = self._journal.in_memory(index) or self._found.get(index)
         if found is not None:
@@ -63,11 +64,11 @@ class ReadAhead:
         self._is_closed = True
         self._found = {}
 
-    def _done(self, first: int, outcome: list[Entry] | StorageError) -> None:
+    def _done(self, first: int, outcome: list[Entry] | Exception) -> None:
         self.is_reading = False
         if self._is_closed:
             return
-        if isinstance(outcome, StorageError):
+        if isinstance(outcome, Exception):
             self._error = first, outcome
         else:
             self._found = dict(enumerate(outcome, first))

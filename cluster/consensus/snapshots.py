@@ -66,8 +66,9 @@ def checking(machine: StateMachine, snapshot: Snapshot) -> Callable[[], Checked]
     """Makes the check of a snapshot without the replica's state. Any thread may run it."""
 
     def check() -> Checked:
-        fault = _fault(snapshot)
+        fault = ""
         try:
+            fault = _fault(snapshot)
             return Checked(snapshot, fault, None if fault else machine.load(snapshot.state))
         except Exception as error:  # noqa: BLE001 - of any kind: a start would meet it
             return Checked(snapshot, fault, error)

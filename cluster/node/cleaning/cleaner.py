@@ -341,12 +341,6 @@ class Cleaner:
                 resume(None)
                 return
 
-            def run() -> CleaningChunk | Exception | None:
-                try:
-                    return read.run()
-                except Exception as error:  # noqa: BLE001 - nobody waits for the thread
-                    return error
-
             def done(outcome: CleaningChunk | Exception | None) -> None:
                 if isinstance(outcome, StorageError):
                     if not read.is_outdated:
@@ -354,7 +348,7 @@ class Cleaner:
                     outcome = None
                 resume(outcome)
 
-            self._reads.ask(group, run, done)
+            self._reads.ask(group, read.run, done)
 
         return step
 

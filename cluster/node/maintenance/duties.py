@@ -134,10 +134,10 @@ class Maintenance:
             if self._driver.groups.get(gid) is group:
                 self._driver.touch(gid)
 
-        def read(outcome: Snapshot | StorageError) -> None:
-            if isinstance(outcome, StorageError):
-                done(False, str(outcome))
-                if gid in self._replicas.by_group:
+        def read(outcome: Snapshot | Exception) -> None:
+            if isinstance(outcome, Exception):
+                done(False, repr(outcome))
+                if gid in self._replicas.by_group and isinstance(outcome, StorageError):
                     self._replicas.by_group[gid].unreadable(outcome)
                 return
             log.info("sending snapshot partition=%s peer=%d index=%d", group.name, peer, index)

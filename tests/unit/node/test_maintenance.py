@@ -105,14 +105,17 @@ def test_the_group_learns_the_outcome(installed: bool, monkeypatch: pytest.Monke
     assert outcomes == [(3, index, installed)]
 
 
-def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [CorruptionError("a damaged checkpoint"), ValueError("a bug")])
+def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A damaged snapshot also stops the replica: a sound one must lead."""
     stage, transfers = behind(), Transfers()
     group = stage.group(1)
     outcomes: list[tuple[int, int, bool]] = []
 
     def unreadable() -> Snapshot:
-        raise CorruptionError("a damaged checkpoint")
+        raise error
 
     monkeypatch.setattr(group, "base_reading", lambda peer: unreadable)
     monkeypatch.setattr(group, "snapshot_sent", lambda *outcome: outcomes.append(outcome))
@@ -123,7 +126,7 @@ def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(monkeypatch: pytest.Mo
     stage.run(READ)
     assert transfers.begun == []
     assert outcomes == [(3, group.journal.base_index, False)]
-    assert isinstance(group.failed, CorruptionError)
+    assert group.failed is (error if isinstance(error, CorruptionError) else None)
 
 
 # -- preferred leaders ----------------------------------------------------------------------
