@@ -58,6 +58,10 @@ _APPENDED = Kind.APPENDED
 CLOCK_DISAGREES = Answer(
     Verdict(Kind.NOT_READY, message="the leader's wall clock is not the one a majority agrees on")
 )
+# A producer with sequences is told NOT_LEADER: its repeat is no copy, and finds the leader at once.
+IN_DOUBT = Answer(
+    Verdict(Kind.TIMEOUT, message="the leader was deposed, and the batch may be stored")
+)
 # These need no confirmation: a stored batch stays stored; the others are no final refusal.
 _CERTAIN = (Kind.DUPLICATE, Kind.THROTTLED, Kind.INVALID_BATCH, Kind.BATCH_TOO_LARGE)
 
@@ -70,6 +74,7 @@ class _Proposal:
     def __init__(
         self, leadership: Leadership, size: int, answer_to: AnswerTo, *, is_plain: bool
     ) -> None:
+        """is_plain: without a producer's id."""
         self.leadership = leadership
         self.size = size
         self.answer_to = answer_to
@@ -77,7 +82,9 @@ class _Proposal:
         self.joined: list[AnswerTo] = []
 
     def done(self, outcome: Outcome) -> None:
-        answer = again = self.leadership.ended(self, self.size, outcome, is_plain=self.is_plain)
+        answer = again = self.leadership.ended(self, self.size, outcome)
+        if self.is_plain and isinstance(outcome, Abandoned) and not outcome.lost:
+            answer = IN_DOUBT
         self.leadership.answer(self.answer_to, answer)
         if not self.joined:
             return
@@ -110,7 +117,6 @@ class Leadership:
         self._producers = machine.producers
         self._in_flight = InFlight(self._producers.last_seen, next_offset=self._stored.next_offset)
         self._in_flight_bytes = 0
-        self._proposed = 0  # batches of producers with an id, and opens, without an outcome
         self._is_closed = False
         self._carrying = 0  # carried batches without an outcome, or without written rows
         self._retention_is_due = False  # it waits for them, and the next ones wait for it
@@ -119,8 +125,6 @@ class Leadership:
     def close(self) -> None:
         """Ends the leadership; the group has answered all callers, but those of plain batches."""
         self._is_closed = True
-        waiting = self._proposed + self.staging.proposed
-        assert not waiting, "waiters are answered before the overlay goes"
         self.staging.close()
 
     def answer(self, answer_to: AnswerTo, answer: Answer) -> None:
@@ -206,7 +210,6 @@ class Leadership:
         proposal = _Proposal(self, size, answer_to, is_plain=is_plain)
         self._in_flight.add(meta, proposal)
         self._in_flight_bytes += size
-        self._proposed += not is_plain
         self.propose(pack_batch(entry, request.payload), proposal.done, outlives_term=is_plain)
 
     def _entry(self, meta: BatchMeta, request: AppendRequest, expired_below: int) -> BatchEntry:
@@ -229,11 +232,8 @@ class Leadership:
             held_flag(policy.names, meta.producer_id),
         )
 
-    def ended(
-        self, token: object, size: int, outcome: Outcome, *, is_plain: bool = False
-    ) -> Answer:
-        """Returns the answer to a proposal. is_plain: a batch without a producer's id."""
-        self._proposed -= not is_plain
+    def ended(self, token: object, size: int, outcome: Outcome) -> Answer:
+        """Returns the answer to a proposal."""
         self._in_flight_bytes -= size
         if isinstance(outcome, Abandoned):
             return _not_leader(outcome)
@@ -372,7 +372,6 @@ class Leadership:
             self.policy.names.applied_index,
         )
         self._in_flight.add_open(producer_id, epoch, token, pin=pin)
-        self._proposed += 1
         self.propose(pack_open_producer(entry), done)
 
     def _refuse_open(self, producer_id: int, epoch: int, pin: bool, answer_to: AnswerTo) -> None:

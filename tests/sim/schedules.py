@@ -200,8 +200,32 @@ def a_batch_without_sequences_does_not_wait_for_ever() -> None:
     stage.run(UNDECIDED / 2)
     assert (stage.group(1).core.is_leader, plain.kind) == (False, None)
     stage.run(UNDECIDED)
-    assert plain.kind is Kind.NOT_LEADER
+    assert plain.kind is Kind.TIMEOUT, "it may commit yet"
     stage.drop()
+    stage.finish()
+
+
+@schedule
+def a_batch_without_sequences_is_in_doubt_behind_a_snapshot() -> None:
+    """It is stored, and its leader never sees its entry applied: a repeat would be a copy."""
+    stage = Stage(checkpoint_entries=4, retention_bytes=0)
+    stage.elect(1)
+    stage.produce(1)
+    stage.hold(lambda sender, receiver, message: receiver == 1)
+    plain = stage.send(1, stage.batch(pid=0))
+    stage.run(4.0)
+    stage.elect(2)
+    stage.produce(2, 12, pid=5)
+    last, answer = stage.group(1).journal.last_index, plain.answer
+    assert answer is None, answer
+    for _ in range(2):
+        stage.node(2).compact()
+        stage.run(1.0)
+    stage.drop()
+    stage.run(2.0)
+    assert stage.group(1).journal.base_index > last
+    if plain.kind is not Kind.TIMEOUT:
+        raise Violation(f"a batch that is stored was answered {plain.answer}")
     stage.finish()
 
 
