@@ -324,7 +324,9 @@ class Group:
             self._raft.core.tick()
             self._note_role()
             self._apply()
-            self._end_waits()
+            if self._undecided:
+                reason = self._abandoned("the log has not decided")
+                self._undecided.end_waits(self._env.clock(), reason)
             self._lead()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
             self.fail(error)
@@ -408,11 +410,6 @@ class Group:
                 self._undecided.add(index, ended.term, done, self._env.clock() + UNDECIDED)
         if not goes_on:
             self._undecided.abandon(abandoned)
-
-    def _end_waits(self) -> None:
-        """Answers those that outlived a term, where the log has not decided for long."""
-        if self._undecided and self._env.clock() >= self._undecided.until:
-            self._undecided.abandon(self._abandoned("the log has not decided"))
 
     def _abandoned(self, reason: str, *, lost: bool = False) -> Abandoned:
         leader = self.leader_id

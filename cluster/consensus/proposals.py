@@ -128,19 +128,19 @@ class Undecided:
     is known by index and term, since this node's later terms may write to the same index. An entry
     of a later term decides on all of earlier terms above it, too: terms never fall along a log.
     Else they would wait for entries that may never come there. Where a majority is gone the log
-    decides nothing, so all waits end at `until`.
+    decides nothing, so the waits of each term have an end.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[tuple[int, Done]]] = {}
         self._oldest = 0  # no term of those that wait is lower
-        self.until = 0.0  # by the group's clock
+        self._ends: dict[int, float] = {}  # term -> when its waits end, by the group's clock
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, index: int, term: int, done: Done, until: float) -> None:
-        self.until = until
+        self._ends.setdefault(term, until)
         self._oldest = min(self._oldest, term) if self._waiting else term
         self._waiting.setdefault(index, []).append((term, done))
 
@@ -151,18 +151,24 @@ class Undecided:
             else:
                 done(_OVERWRITTEN)
         if self._waiting and self._oldest < term:
-            self._overwrite_above(index, term)
+            self._oldest = term
+            self._answer_older(term, index, _OVERWRITTEN)
 
-    def _overwrite_above(self, index: int, term: int) -> None:
-        """Answers those of earlier terms above the entry; looks at all, so once for each term."""
-        self._oldest = term
+    def end_waits(self, now: float, outcome: Abandoned) -> None:
+        """Answers those whose wait is over."""
+        for term in [term for term, until in self._ends.items() if until <= now]:
+            del self._ends[term]
+            self._answer_older(term + 1, 0, outcome)
+
+    def _answer_older(self, term: int, index: int, outcome: Abandoned) -> None:
+        """Answers those of earlier terms above the index; looks at all, so once for each term."""
         for above in [one for one in self._waiting if one > index]:
             kept = [one for one in self._waiting[above] if one[0] >= term]
-            lost = [done for own_term, done in self._waiting.pop(above) if own_term < term]
+            ended = [done for own_term, done in self._waiting.pop(above) if own_term < term]
             if kept:
                 self._waiting[above] = kept
-            for done in lost:
-                done(_OVERWRITTEN)
+            for done in ended:
+                done(outcome)
 
     def abandon(self, outcome: Abandoned) -> None:
         ended, self._waiting = self._waiting, {}

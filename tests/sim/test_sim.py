@@ -78,6 +78,7 @@ CAUGHT_BY = {
     "no-fsync": "a_power_cut_of_all_loses_nothing",
     "plain-batch-ends-with-its-term": "a_batch_without_sequences_is_answered_by_the_log",
     "plain-batch-waits-for-ever": "a_batch_without_sequences_does_not_wait_for_ever",
+    "plain-batch-in-doubt-is-refused": "a_batch_without_sequences_is_in_doubt_behind_a_snapshot",
     "commit-before-own-fsync": "a_divergent_tail_rejoins",
     "trim-by-rewrite": "power_fails_in_each_disk_call_of_a_compaction",
     "acks-before-fsync": "followers_acknowledge_after_their_fsync",

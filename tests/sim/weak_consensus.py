@@ -39,7 +39,7 @@ from tests.sim.mutations import mutation
 
 @mutation("what a deposed leader appended is told as lost before the log decides")
 def lost_with_the_term() -> Any:
-    def add(self: Undecided, index: int, term: int, done: Any) -> None:
+    def add(self: Undecided, index: int, term: int, done: Any, until: float) -> None:
         done(Abandoned(0, "no longer the leader", lost=True))
 
     return [(Undecided, "add", add)]
@@ -56,7 +56,7 @@ def any_term_decides() -> Any:
 
 @mutation("those who wait for the log are forgotten with the term")
 def forgotten_with_the_term() -> Any:
-    return [(Undecided, "add", lambda self, index, term, done: None)]
+    return [(Undecided, "add", lambda self, index, term, done, until: None)]
 
 
 # -- followers' appends ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ from cluster.metadata import upgrade
 from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.maintenance.duties import Maintenance
+from cluster.partition import leader
 from cluster.partition.leader import Leadership
 from cluster.partition.machine import Loaded, PartitionMachine
 from cluster.partition.replica import Answer, Partition
@@ -214,6 +215,11 @@ def plain_batch_ends_with_its_term() -> Any:
 @mutation("a batch without sequences waits for a majority that never comes")
 def plain_batch_waits_for_ever() -> Any:
     return [(group, "UNDECIDED", float("inf"))]
+
+
+@mutation("a batch without sequences that may be stored is refused")
+def plain_batch_in_doubt_is_refused() -> Any:
+    return [(leader, "IN_DOUBT", Answer(Verdict(Kind.NOT_LEADER)))]
 
 
 @mutation("a deposed leader says no")

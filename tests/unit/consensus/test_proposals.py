@@ -131,6 +131,22 @@ def test_a_later_terms_entry_decides_on_what_is_above_it():
     assert told == [53, 63, 73, 74] and undecided, "that of term 5 may commit"
 
 
+def test_the_waits_of_a_term_end_though_later_terms_wait():
+    """Before, each term that ended without an entry of its own prolonged all waits."""
+    undecided, told = Undecided(), dict[int, Outcome]()
+    for term, until in ((3, 60.0), (5, 70.0), (7, 130.0)):
+        for index in (term, term + 1):
+            undecided.add(index, term, partial(told.__setitem__, 10 * index + term), until)
+    gone = Abandoned(0, "the log has not decided")
+    for now, ended in ((59.0, []), (60.0, [33, 43]), (75.0, [33, 43, 55, 65])):
+        undecided.end_waits(now, gone)
+        assert list(told) == ended
+    undecided.applied(7, 7, b"result")
+    undecided.end_waits(130.0, gone)
+    assert told[77] == Applied(7, b"result")
+    assert [told.pop(key) for key in (33, 43, 55, 65, 87)] == [gone] * 5 and not undecided
+
+
 class CountedTerm(int):
     """A term that counts how often it is compared."""
 
