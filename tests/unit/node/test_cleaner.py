@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 from cluster.cleaning import messages, passes
 from cluster.cleaning.messages import CleaningWorker
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.entries import BatchEntry, pack_batch, payload_of, unpack_batch, unpack_carried
 from cluster.features import FEATURES, Features, Finalized
 from cluster.node.cleaning import due, reading
@@ -68,7 +69,11 @@ class Compacted(Replica):
         self.worker, self.calls = CleaningWorker(), deque()
         port: Any = self
         settings = CleanerSettings(0, 3 * 250, 0)
-        self.cleaner = Cleaner(settings, {GROUP: self.part}, port, port, self._later)
+        reads = BackgroundReads(
+            lambda read, done: self.calls.append(lambda: done(read())),
+            lambda group: reads.next_round(),
+        )
+        self.cleaner = Cleaner(settings, {GROUP: self.part}, reads, port, self._later)
 
     def _checkpoints(self) -> SimpleNamespace:
         def save() -> None:
@@ -83,18 +88,13 @@ class Compacted(Replica):
 
     # -- the cleaner's ports ------------------------------------------------------------
 
-    def ask(self, *asked: Any) -> None:
-        """Answers the worker's requests, and reads of the disk."""
-        if len(asked) == 3:
-            _, read, done = asked
-            self.calls.append(lambda: done(read()))
-        else:
-            request, done = asked
-            worker = self.worker
-            if self.hangs:
-                self.hung = lambda: done(None)
-                return
-            self.calls.append(lambda: done(None if self.dies else worker.answer(request)))
+    def ask(self, request: bytes, done: Callable[[bytes | None], None]) -> None:
+        """Answers the worker's requests."""
+        worker = self.worker
+        if self.hangs:
+            self.hung = lambda: done(None)
+            return
+        self.calls.append(lambda: done(None if self.dies else worker.answer(request)))
 
     def close(self) -> None:
         self.closes += 1
