@@ -7,8 +7,6 @@ own changes.
 
 from __future__ import annotations
 
-import asyncio
-
 from cluster.errors import NotReadyError
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata import upgrade
@@ -36,7 +34,8 @@ from cluster.services.admin.placement import (
 )
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
-from cluster.services.requests import count_in_range, invalid, timeout_s
+from cluster.services.newest_metadata import NewestMetadata
+from cluster.services.requests import Deadline, count_in_range, invalid, timeout_s
 from cluster.services.routing import not_leader
 from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
@@ -53,6 +52,7 @@ class ClusterService:
 
     def __init__(self, node: NodeContext) -> None:
         self.node = node
+        self._newest = NewestMetadata(node)
 
     async def DescribeCluster(
         self, request: pb.DescribeClusterRequest
@@ -92,16 +92,17 @@ class ClusterService:
         self, request: pb.CreateTopicRequest, placements: Placements = ()
     ) -> pb.CreateTopicResponse:
         """placements: nodes of each partition, chosen by hand."""
-        deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
+        deadline = Deadline(request.timeout_ms, self.node)
         if self.node.metadata.topic(request.name) is not None:
-            await self._catch_up(self._left(deadline))
+            async with deadline:
+                await self._newest.wait()
         command = self.create_command(request, placements)
         result = await self.node.propose_metadata(
-            meta.MetadataCommand(create_topic=command), self._left(deadline)
+            meta.MetadataCommand(create_topic=command), deadline.left()
         )
         accepted(result, topic=request.name)
         topic = self._topic(request.name)
-        await self._wait_for_leaders(topic, 0, "is created", self._left(deadline))
+        await self._wait_for_leaders(topic, 0, "is created", deadline.left())
         return pb.CreateTopicResponse(topic=self._topic_info(topic))
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
@@ -122,12 +123,12 @@ class ClusterService:
         self, request: pb.ResizeTopicRequest, placements: Placements = ()
     ) -> pb.ResizeTopicResponse:
         """placements: nodes of each new partition, chosen by hand."""
-        deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
+        deadline = Deadline(request.timeout_ms, self.node)
         topic = await self._newest_topic(request.name)
         moves = await resizing.resize(self.node, topic, request, placements)
         before, topic = len(topic.partitions), self._topic(request.name)
         grown = f"has {len(topic.partitions)} partitions"
-        await self._wait_for_leaders(topic, before, grown, self._left(deadline))
+        await self._wait_for_leaders(topic, before, grown, deadline.left())
         return pb.ResizeTopicResponse(
             topic=self._topic_info(topic), moves=moves[: resizing.MAX_SHOWN], count=len(moves)
         )
@@ -299,18 +300,8 @@ class ClusterService:
     async def _newest_topic(self, name: str) -> TopicState:
         """Return a topic that is to be changed, also if another node has just created it."""
         if self.node.metadata.topic(name) is None:
-            await self._catch_up(timeout_s(0, self.node))
+            await self._newest.wait()
         return self._topic(name)
-
-    async def _catch_up(self, timeout: float) -> None:
-        """Return when this node has applied all that was committed before the call.
-
-        So a change is not refused for what another node's answer has already contradicted.
-        """
-        await self.node.propose_metadata(meta.MetadataCommand(), timeout)
-
-    def _left(self, deadline: float) -> float:
-        return max(0.0, deadline - asyncio.get_running_loop().time())
 
     # --- answers -------------------------------------------------------------------
 

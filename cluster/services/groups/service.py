@@ -390,10 +390,11 @@ class GroupService:
     async def _topic_ids(self, places: Sequence[pb.OffsetCommit | TopicPartition]) -> list[int]:
         """Return the topics' ids; 0: there is no such partition, and no node knows one.
 
-        Another node may have just created a topic. Raises ClusterError.
+        Another node may have just created a topic. Without a leader of the metadata nobody can
+        tell, and the places of known topics do not wait for it. Raises ClusterError.
         """
         known = [self._topic_id(one) for one in places]
-        if not all(known):
+        if not all(known) and (self.node.controller_id or not any(known)):
             await self._newest.wait()
             known = [self._topic_id(one) for one in places]
         return known

@@ -27,7 +27,10 @@ class TransactionRights:
         if self._permissions is None:
             return
         coordinator = self._node.metadata.coordinator
-        if any(coordinator.get(number) is None for number in transaction_ids):
+        if any(
+            coordinator.get(number) is None and not coordinator.is_forgotten(number)
+            for number in transaction_ids
+        ):
             await self._newest.wait()
             coordinator = self._node.metadata.coordinator
         principal = CALLER.get().principal

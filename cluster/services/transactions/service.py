@@ -216,8 +216,9 @@ class TransactionService:
         self, request: pb.DescribeTransactionRequest
     ) -> pb.DescribeTransactionResponse:
         await self._rights.check("describe", request.transaction_id)
-        row = self.node.metadata.coordinator.get(request.transaction_id)
-        if row is None:
+        coordinator = self.node.metadata.coordinator
+        row = coordinator.get(request.transaction_id)
+        if row is None and not coordinator.is_forgotten(request.transaction_id):
             await self._decisions.catch_up()
             row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cluster.security.caller import CALLER, Caller
 from cluster.security.permissions import Authorizer, Rule
 from cluster.services.transactions.permissions import TransactionRights
-from oncelog.errors import NotAuthorizedError
+from cluster.services.transactions.service import TransactionService
+from oncelog.errors import NotAuthorizedError, OncelogError
+from oncelog.v1 import transaction_pb2
 from tests.unit.metadata.test_transactions import ask, begin, node
 from tests.unit.small_node import Node
 
 __all__ = ["node"]
+
+NOBODY: Any = None
 
 
 def rights(node: Node, *rules: Rule) -> TransactionRights:
@@ -48,7 +54,11 @@ async def test_what_is_forgotten_is_free(node: Node) -> None:
     assert node.metadata.coordinator.is_forgotten(number)
     proposed = node.proposed
     await rights(node).check("write", number)
-    assert node.proposed == proposed + 1, "this node might have been behind"
+    service = TransactionService(node, NOBODY, rights(node), now_ms=lambda: node.now_ms)
+    request = transaction_pb2.DescribeTransactionRequest(transaction_id=number)
+    with pytest.raises(OncelogError, match="not any more"):
+        await service.DescribeTransaction(request)
+    assert node.proposed == proposed, "no node knows more of it"
 
 
 async def test_transactions_of_one_call_cost_one_command(node: Node) -> None:
@@ -61,6 +71,6 @@ async def test_transactions_of_one_call_cost_one_command(node: Node) -> None:
     coordinator, proposed = node.metadata.coordinator, node.proposed
     assert all(map(coordinator.is_forgotten, numbers))
     await rights(node).check("write", *numbers)
-    assert node.proposed == proposed + 1
+    assert node.proposed == proposed
     with pytest.raises(NotAuthorizedError, match=f"transaction {numbers[-1] + 2}"):
-        await rights(node).check("write", *numbers, numbers[-1] + 2)
+        await rights(node).check("write", *numbers, numbers[-1] + 2, numbers[-1] + 3)

@@ -111,6 +111,18 @@ async def test_offsets_of_a_new_topic_are_committed_and_staged() -> None:
     assert await groups._topic_ids([none]) == [0]
 
 
+async def test_offsets_of_known_topics_do_not_wait_for_a_leader_of_the_metadata() -> None:
+    """Before, a commit that also named a deleted topic failed for all of its partitions."""
+    node = Learner()
+    members: Any = SimpleNamespace(classic=NOBODY, begun_classic=NOBODY)
+    groups = GroupService(node, members, NOBODY, now_ms=lambda: node.now_ms)
+    known, none = TopicPartition(topic="events"), TopicPartition(topic="none")
+    (topic_id,) = await groups._topic_ids([known])
+    asked, node.controller_id = node.caught_up, 0
+    assert await groups._topic_ids([none, known]) == [0, topic_id] and node.caught_up == asked
+    assert await groups._topic_ids([none]) == [0] and node.caught_up == asked + 1
+
+
 async def test_calls_about_missing_topics_share_a_command() -> None:
     """Else a caller in a loop fills the metadata's log: each command is an entry there."""
     node = Learner()
@@ -120,6 +132,11 @@ async def test_calls_about_missing_topics_share_a_command() -> None:
     answers = await asyncio.gather(*(groups._topic_ids([none]) for _ in range(50)))
     assert answers == [[0]] * 50
     assert node.caught_up == 2, "the others came while the first one was under way"
+    cluster = ClusterService(node)
+    delete = cluster_pb2.DeleteTopicRequest(name="none")
+    calls = (reason(cluster.DeleteTopic(delete)) for _ in range(50))
+    assert set(await asyncio.gather(*calls)) == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert node.caught_up == 4
 
 
 async def test_offsets_of_a_topic_that_the_node_has_not_heard_of_are_valid() -> None:
