@@ -15,6 +15,8 @@ from cluster.services.context import NodeContext
 from oncelog.wire.foundings import founding_text
 
 NO_NODE = -1
+EPOCHS_OF_A_GROUP = 1000
+_MAX_EPOCH = (1 << 31) - 1
 
 
 class Broker(NamedTuple):
@@ -27,7 +29,7 @@ class Broker(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """A partition's leader (NO_NODE: none is known that serves Kafka's clients), and its term."""
+    """A partition's leader (NO_NODE: none is known that serves Kafka's clients), and its epoch."""
 
     node_id: int
     epoch: int
@@ -68,8 +70,18 @@ class Brokers:
         return leader if self.find(leader) is not None else self._node.config.node_id
 
     def leader_of(self, group_id: int) -> Leader:
-        node_id, term = self._node.leader_of(group_id)
-        return Leader(node_id if self.find(node_id) is not None else NO_NODE, term)
+        node_id, _ = self._node.leader_of(group_id)
+        known = self.find(node_id) is not None
+        return Leader(node_id if known else NO_NODE, self.epoch_of(group_id))
+
+    def epoch_of(self, group_id: int) -> int:
+        """Return the leader's epoch, which rises with its term, and with a topic made again.
+
+        Clients ignore a leader of a lower epoch than they know. The terms of a topic that is made
+        again begin at 1, but its groups have higher ids.
+        """
+        _, term = self._node.leader_of(group_id)
+        return (group_id * EPOCHS_OF_A_GROUP + term) & _MAX_EPOCH
 
     def in_sync(self, partition: PartitionState) -> list[int]:
         """Return the replicas that count and have a node that answers, the leader among them."""

@@ -6,9 +6,9 @@
 A Kafka batch goes out as it is stored, behind the head that its offset gives. No fetch sessions are
 kept (session id 0), so each request names all its partitions; `idle_polls` knows repeated ones.
 
-The leader epoch of a request is the Raft term: an older one is FENCED, a newer one is of a leader
-that this node has not heard of. Batches carry none, as no client here ever needs to look for a
-truncated log.
+The leader epoch of a request is made of the Raft term: an older one is FENCED, a newer one is of a
+leader that this node has not heard of. Batches carry none, as no client here ever needs to look for
+a truncated log.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Fetching:
 
     def _epoch_fault(self, group_id: int, epoch: int) -> Error:
         """Compare a client's leader epoch (-1: none) with this node's."""
-        known = self._node.leader_of(group_id)[1]
+        known = self._brokers.epoch_of(group_id)
         if epoch < 0 or epoch == known:
             return Error.NONE
         return Error.FENCED_LEADER_EPOCH if epoch < known else Error.UNKNOWN_LEADER_EPOCH
@@ -263,7 +263,9 @@ class Fetching:
             except EXPECTED as fault:
                 error = of_error(fault)
         group_id = self._node.metadata.group_of(topic, index)
-        epoch = self._node.leader_of(group_id)[1] if group_id is not None and offset >= 0 else -1
+        epoch = -1
+        if group_id is not None and offset >= 0:
+            epoch = self._brokers.epoch_of(group_id)
         return ListOffsetsPartitionResponse(
             index, error, timestamp=found_ms, offset=offset, leader_epoch=epoch
         )

@@ -3,7 +3,7 @@
 session --> Metadata --> this node's copy of the metadata, Brokers
                  '-- kafka_auto_create --> Topics
 
-A partition's leader epoch is its Raft term: it rises with each leader, as Kafka's does.
+A partition's leader epoch is made of its Raft term: it rises with each leader, as Kafka's does.
 """
 
 from __future__ import annotations

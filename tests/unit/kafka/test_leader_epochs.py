@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,18 +78,30 @@ async def ended(rig: Rig, epoch: int) -> tuple[int, int]:
 @pytest.mark.parametrize("ask", [fetched, listed, ended])
 async def test_another_epoch_is_refused(ask: Callable[[Rig, int], Awaitable[Any]]) -> None:
     rig = await filled()
-    _, term = rig.node.leader_of(GROUP)
-    assert term > 1
-    assert await ask(rig, NO_EPOCH) == await ask(rig, term) == (Error.NONE, END)
-    assert await ask(rig, term - 1) == (Error.FENCED_LEADER_EPOCH, -1)
-    assert await ask(rig, term + 1) == (Error.UNKNOWN_LEADER_EPOCH, -1)
+    epoch = Brokers(rig.node).epoch_of(GROUP)
+    assert await ask(rig, NO_EPOCH) == await ask(rig, epoch) == (Error.NONE, END)
+    assert await ask(rig, epoch - 1) == (Error.FENCED_LEADER_EPOCH, -1)
+    assert await ask(rig, epoch + 1) == (Error.UNKNOWN_LEADER_EPOCH, -1)
 
 
-async def test_clients_hear_the_leaders_term() -> None:
+def test_an_epoch_rises_with_the_term_and_with_a_topic_that_is_made_again() -> None:
+    """Clients ignore a leader of a lower epoch, so a running one would never hear of the topic."""
+    terms = {16: 999, 17: 1}
+    node: Any = SimpleNamespace(leader_of=lambda group: (1, terms[group]))
+    brokers = Brokers(node)
+    before = brokers.epoch_of(16)
+    assert brokers.epoch_of(17) > before
+    terms[16] += 1
+    assert brokers.epoch_of(16) > before
+    terms[1 << 40] = 5
+    assert 0 <= brokers.epoch_of(1 << 40) < 1 << 31
+
+
+async def test_clients_hear_the_leaders_epoch() -> None:
     rig = await filled()
     node: Any = rig.node
     node.config = replace(node.config, kafka_listen="127.0.0.1:9092")
     metadata = Metadata(node, Brokers(node), Topics(ClusterService(node)))
     answer = await metadata.metadata(ANYBODY, Head(METADATA, 9, 1, "", True), MetadataRequest(None))
     (topic,) = answer.topics
-    assert topic.partitions[0].leader_epoch == node.leader_of(GROUP)[1]
+    assert topic.partitions[0].leader_epoch == Brokers(node).epoch_of(GROUP)
