@@ -11,6 +11,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from cluster.consensus.configuration import (
@@ -35,9 +36,10 @@ from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.node import Node, Settings
 from tests.sim.schedules import limited
+from tests.sim.stage import GID
 
 PATIENCE = 60.0  # virtual seconds
-TOPIC = "many"
+TOPIC = f"t{GID}"
 
 
 @contextmanager
@@ -59,20 +61,28 @@ def few_voters(voters: Collection[int]) -> Iterator[None]:
         yield
 
 
+AT_REST = Settings(
+    smallest_majority=2, silent=30.0, election_timeout=1.0, heartbeat=0.1, metadata_entries=1000
+)
+
+
 class ManyNodes:
     """A cluster at rest. placements: the nodes of each partition."""
 
     def __init__(
-        self, nodes: int, placements: Collection[Collection[int]], voters: int = MOST
+        self,
+        nodes: int,
+        placements: Collection[Collection[int]],
+        voters: int = MOST,
+        settings: Settings = AT_REST,
+        seed: int = 1,
     ) -> None:
-        settings = Settings(
-            nodes=nodes, groups=0, metadata=True, streams=True, smallest_majority=2,
-            voters=voters, silent=30.0, election_timeout=1.0, heartbeat=0.1,
-            metadata_entries=1000, news=True,
-        )  # fmt: skip
+        settings = replace(
+            settings, nodes=nodes, groups=0, metadata=True, streams=True, voters=voters, news=True
+        )
         self.voters = tuple(range(1, voters + 1))
         with limited(nodes_module, "MAX_NODES", nodes):
-            self.cluster = Cluster(settings, 1)
+            self.cluster = Cluster(settings, seed)
             self._begin()
         if placements:
             chosen = [list(one) for one in placements]

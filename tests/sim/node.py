@@ -90,7 +90,6 @@ FULL_DISK_WAIT = 0.25
 TICK = 0.0001  # a timer never comes early
 CONNECTION_REFUSED = 0.02
 CLEANER = CleanerSettings(bytes_per_s=20_000, memory_bytes=2500, min_dirty_bytes=0)
-NOT_HERE = Answer(Verdict(Kind.NOT_LEADER))
 
 
 @dataclass(slots=True)
@@ -132,6 +131,7 @@ class Settings:
     keyed: bool = False  # whether records have keys, and nodes clean the topics by key
     worker_dies: float = 0.0  # chance of a cleaner's worker with each request
     news: bool = False  # whether nodes tell each other of leaders, which the checks do without
+    hints: bool = False  # whether a node without the partition names its leader to a client
 
 
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> WatchedDriver:
@@ -673,7 +673,7 @@ class Node:
             call = Call(self, gid, request.meta, reply)
             partition = self.partitions.get(gid)
             if partition is None:
-                call.answer(NOT_HERE)
+                call.answer(self._not_here(gid))
             else:
                 partition.append(request, call.answer)
 
@@ -682,7 +682,7 @@ class Node:
         call = Call(self, gid, f"Kafka batch of {request.producer_id:#x}", reply)
         partition, who = self.partitions.get(gid), request.principal
         if partition is None:
-            call.answer(NOT_HERE)
+            call.answer(self._not_here(gid))
         else:
             batch = read_batch(memoryview(request.data))
             facts = meta_of(batch)
@@ -700,9 +700,13 @@ class Node:
             call = Call(self, gid, f"open of {pid}/{epoch}", reply)
             partition = self.partitions.get(gid)
             if partition is None:
-                call.answer(NOT_HERE)
+                call.answer(self._not_here(gid))
             else:
                 partition.open_producer(pid, epoch, call.answer)
+
+    def _not_here(self, gid: int) -> Answer:
+        leader = self.running.known_leaders.leader_of(gid)[0] if self.settings.hints else 0
+        return Answer(Verdict(Kind.NOT_LEADER), leader_id=leader)
 
     # -- maintenance ----------------------------------------------------------------------
 

@@ -376,24 +376,38 @@ def drive(
         node.release = THIS_RELEASE
         cluster.upgraded.add(node.id)
     cluster.start()
+    disturb(cluster, clients, faults, changes, is_done, otherwise, check_end)
+
+
+def disturb(
+    cluster: Cluster,
+    clients: Clients,
+    faults: Faults,
+    changes: Drawing,
+    is_done: Callable[[Cluster], bool],
+    otherwise: Callable[[Cluster], str],
+    check_end: Callable[[Cluster], None] | None = None,
+) -> None:
+    """Does what `drive` does, with a cluster that runs already."""
     clients.start()
     faults.start()
     changes.tick()
     scheduler = cluster.scheduler
-    scheduler.run_until(DURATION * 0.67)
+    begin = scheduler.now
+    scheduler.run_until(begin + DURATION * 0.67)
     cluster.trace("everything heals")
     cluster.heal()
-    scheduler.run_until(DURATION)
+    scheduler.run_until(begin + DURATION)
     clients.close()
     changes.closed = True
-    end = DURATION
-    while end < DURATION + REST and not (is_done(cluster) and not clients.unfinished()):
+    end = begin + DURATION
+    while end < begin + DURATION + REST and not (is_done(cluster) and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
     if not is_done(cluster):
         raise Violation(otherwise(cluster))
     if clients.unfinished():
-        raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
+        raise Violation(f"{clients.unfinished()[0].waits_for()} is never stored")
     (check_end or check_topics)(cluster)
 
 

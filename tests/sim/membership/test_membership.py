@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.membership.balances import run_balances
+from tests.sim.membership.many_runs import run_many
 from tests.sim.membership.nodes import run_nodes
 from tests.sim.membership.operators import run_operators
 from tests.sim.membership.seeds import run_changes, run_moves
@@ -52,6 +53,13 @@ def test_seeds_of_operators() -> None:
     assert not {result.seed: result.error for result in results if result.error}
     for what in ("change", "lost disk", "refused"):
         assert sum(result.injected.get(what, 0) for result in results) > PER_BALANCE // 2
+
+
+def test_a_seed_of_many_nodes() -> None:
+    """One seed, since it takes seconds; it finds voters that pass no leaders on."""
+    result = run_many(FIRST)
+    assert result.error == ""
+    assert result.injected["change"] and result.crashes
 
 
 @pytest.mark.parametrize("seed", FOUND)
