@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.membership.balances import run_balances
-from tests.sim.membership.many_runs import run_many
+from tests.sim.membership.large_runs import run_many
 from tests.sim.membership.nodes import run_nodes
 from tests.sim.membership.operators import run_operators
 from tests.sim.membership.seeds import run_changes, run_moves
