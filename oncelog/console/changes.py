@@ -85,7 +85,10 @@ class ChangePlan:
 
 @dataclass(frozen=True, slots=True)
 class ChangeTask:
-    """A kind of change. fields: its form, for an address. back: the page to return to."""
+    """A kind of change. fields: its form, for an address.
+
+    area: the list to return to; with of, the page of the thing that this field names.
+    """
 
     name: str
     title: str
@@ -93,7 +96,11 @@ class ChangeTask:
     area: str
     fields: Callable[[BrowserSession, Query], Awaitable[Sequence[Field]]]
     plan: Callable[[BrowserSession, Query], Awaitable[ChangePlan]]
-    back: Callable[[Query], str]
+    of: str = ""
+
+    def back(self, query: Query) -> str:
+        """Return the address of the page to return to."""
+        return path(self.area, *([query.get(self.of, "")] if self.of else []))
 
     @property
     def help(self) -> str:

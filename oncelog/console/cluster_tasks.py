@@ -17,8 +17,8 @@ from oncelog.console.changes import (
     fixed,
     given,
 )
-from oncelog.console.pages import number
-from oncelog.console.parts import Field, listed, path
+from oncelog.console.pages import number, partition_of
+from oncelog.console.parts import Field, listed
 from oncelog.console.records import MAX_PARTITIONS, positions_of
 from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError
@@ -42,11 +42,6 @@ def _only(*names: str) -> Callable[[BrowserSession, Query], Awaitable[Sequence[F
         return fixed(query, *names)
 
     return fields
-
-
-def _to(*segments: str, last: str = "") -> Callable[[Query], str]:
-    """Return the way back: a page, with a value of the form as its last segment."""
-    return lambda query: path(*segments, *([query.get(last, "")] if last else []))
 
 
 # --- groups ------------------------------------------------------------------------------
@@ -95,12 +90,8 @@ async def _offsets(
     Raises InvalidRequestError for an offset that is out of range.
     """
     count = (await session.admin.describe_topic(topic)).partition_count
-    chosen: Sequence[int] = range(count)
-    if query.get("partition", "").strip():
-        chosen = [number(query, "partition", 0, MAX_INT32)]
-        if chosen[0] >= count:
-            text = f"partition: {topic} has the partitions 0 to {count - 1}"
-            raise InvalidRequestError(text, field="partition")
+    one = partition_of(query, topic, count)
+    chosen: Sequence[int] = range(count) if one is None else [one]
     if len(chosen) > MAX_PARTITIONS:
         text = f"partition: {topic} has {count}; name one, or use `oncelog group seek` for all"
         raise InvalidRequestError(text, field="partition", limit=str(MAX_PARTITIONS))
@@ -351,120 +342,50 @@ async def _set_quota(session: BrowserSession, query: Query) -> ChangePlan:
 
 TASKS = (
     ChangeTask(
-        "group-seek",
-        "Offsets of a group",
-        "Move the offsets",
-        "groups",
-        _seek_fields,
-        _seek,
-        _to("groups", last="group"),
+        "group-seek", "Offsets of a group", "Move the offsets", "groups", _seek_fields, _seek,
+        "group",
     ),
     ChangeTask(
-        "group-delete",
-        "Delete a group",
-        "Delete",
-        "groups",
-        _only("group"),
-        _delete_group,
-        _to("groups"),
+        "group-delete", "Delete a group", "Delete", "groups", _only("group"), _delete_group
     ),
     ChangeTask(
-        "producer-fence",
-        "Fence a producer",
-        "Fence",
-        "producers",
-        _only("producer"),
-        _fence,
-        _to("producers"),
+        "producer-fence", "Fence a producer", "Fence", "producers", _only("producer"), _fence
     ),
     ChangeTask(
-        "transaction-abort",
-        "Abort a transaction",
-        "Abort",
-        "transactions",
-        _only("transaction"),
+        "transaction-abort", "Abort a transaction", "Abort", "transactions", _only("transaction"),
         _abort,
-        _to("transactions"),
     ),
+    ChangeTask("sink-reset", "Reset a sink", "Reset", "sinks", _only("sink"), _reset, "sink"),
     ChangeTask(
-        "sink-reset",
-        "Reset a sink",
-        "Reset",
-        "sinks",
-        _only("sink"),
-        _reset,
-        _to("sinks", last="sink"),
-    ),
-    ChangeTask(
-        "node-drain",
-        "Drain a node",
-        "Drain",
-        "nodes",
-        _only("node"),
+        "node-drain", "Drain a node", "Drain", "nodes", _only("node"),
         _of_node(lambda admin: admin.drain_node, ["drain"], "leads nothing until it is undrained"),
-        _to("nodes"),
     ),
     ChangeTask(
-        "node-undrain",
-        "Undrain a node",
-        "Undrain",
-        "nodes",
-        _only("node"),
+        "node-undrain", "Undrain a node", "Undrain", "nodes", _only("node"),
         _of_node(lambda admin: admin.undrain_node, ["undrain"], "may lead again"),
-        _to("nodes"),
     ),
     ChangeTask(
-        "node-add",
-        "Add a node",
-        "Add",
-        "nodes",
-        _add_fields,
+        "node-add", "Add a node", "Add", "nodes", _add_fields,
         _of_node(lambda admin: admin.add_node, ["add"], "may join"),
-        _to("nodes"),
     ),
     ChangeTask(
-        "node-remove",
-        "Remove a node",
-        "Remove",
-        "nodes",
-        _only("node"),
+        "node-remove", "Remove a node", "Remove", "nodes", _only("node"),
         _of_node(lambda admin: admin.remove_node, ["remove"], "leaves", True),
-        _to("nodes"),
     ),
     ChangeTask(
-        "node-keep",
-        "Keep a node that leaves",
-        "Keep",
-        "nodes",
-        _only("node"),
+        "node-keep", "Keep a node that leaves", "Keep", "nodes", _only("node"),
         _of_node(lambda admin: admin.cancel_node_removal, ["remove", "--cancel"], "stays"),
-        _to("nodes"),
     ),
-    ChangeTask("balance", "Balance the cluster", "Start", "nodes", _only(), _balance, _to("nodes")),
+    ChangeTask("balance", "Balance the cluster", "Start", "nodes", _only(), _balance),
+    ChangeTask("balance-cancel", "Stop the balance", "Stop", "nodes", _only(), _stop_balance),
+    ChangeTask("rule-add", "Add a permission", "Add", "security", _rule_fields, _add_rule),
     ChangeTask(
-        "balance-cancel", "Stop the balance", "Stop", "nodes", _only(), _stop_balance, _to("nodes")
-    ),
-    ChangeTask(
-        "rule-add", "Add a permission", "Add", "security", _rule_fields, _add_rule, _to("security")
-    ),
-    ChangeTask(
-        "rule-remove",
-        "Remove a permission",
-        "Remove",
-        "security",
-        _only("principal", "operations", "kind", "name", "prefix", "effect"),
-        _remove_rule,
-        _to("security"),
+        "rule-remove", "Remove a permission", "Remove", "security",
+        _only("principal", "operations", "kind", "name", "prefix", "effect"), _remove_rule,
     ),
     ChangeTask(
-        "quota-set",
-        "Limit of a principal",
-        "Change",
-        "security",
-        _quota_fields,
-        _set_quota,
-        _to("security"),
+        "quota-set", "Limit of a principal", "Change", "security", _quota_fields, _set_quota
     ),
-)
+)  # fmt: skip
 
 __all__ = ["TASKS"]

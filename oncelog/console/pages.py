@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from oncelog import EventFilter, NodeEvent, NodeStatus, TopicInfo
 from oncelog.aio import Admin
-from oncelog.config import MAX_INT64
+from oncelog.config import MAX_INT32, MAX_INT64
 from oncelog.console.parts import (
     Cell,
     Facts,
@@ -61,6 +61,17 @@ def number(query: Query, name: str, default: int, most: int = MAX_INT64) -> int:
 def is_number(given: str, most: int = MAX_INT64) -> bool:
     """Tell whether a text is a whole number up to `most`; Python refuses to read very long ones."""
     return given.isascii() and given.isdecimal() and len(given) <= 19 and int(given) <= most
+
+
+def partition_of(query: Query, topic: str, count: int) -> int | None:
+    """Return the partition of a form; None: it is empty. Raises InvalidRequestError."""
+    if not query.get("partition", "").strip():
+        return None
+    chosen = number(query, "partition", 0, MAX_INT32)
+    if chosen >= count:
+        text = f"partition: {chosen} is not in {topic}, which has the partitions 0 to {count - 1}"
+        raise InvalidRequestError(text, field="partition", limit=str(count - 1))
+    return chosen
 
 
 def found_by(query: Query, action: str, title: str) -> Filter:

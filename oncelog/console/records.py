@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oncelog import Consumer, Record, StoredBatch, TopicPartition
-from oncelog.config import MAX_INT32
 from oncelog.console.masks import Change, Masks
-from oncelog.console.pages import number
+from oncelog.console.pages import number, partition_of
 from oncelog.console.parts import Facts, Field, Filter, Link, Links, Notes, Page, Part, Table, path
 from oncelog.console.search_threads import SearchThreads
 from oncelog.console.sessions import BrowserSession
@@ -75,12 +74,21 @@ class RecordReader:
         self._threads.close()
 
     async def search(self, session: BrowserSession, query: Mapping[str, str], topic: str) -> Page:
-        """Return the page of a search. Raises OncelogError."""
+        """Return the page of a search; a wrong value gets its error beside the form.
+
+        Raises OncelogError.
+        """
         info = await session.admin.describe_topic(topic)
-        wanted = _parse(query, topic, info.partition_count)
-        found = await self._threads.run(
-            session, _search, session.settings, wanted, self._masks.of_topic(topic)
-        )
+        try:
+            wanted = _parse(query, topic, info.partition_count)
+            found = await self._threads.run(
+                session, _search, session.settings, wanted, self._masks.of_topic(topic)
+            )
+        except InvalidRequestError as error:
+            problem = Notes("Problem", [error.message], "problem")
+            form = _form(query, topic, query.get("from", ""), query.get("limit", ""))
+            command = shlex.join(["oncelog", "topic", "consume", topic])
+            return Page(f"Records of {topic}", [problem, form], command, "topics", status=400)
         return _page(query, wanted, found)
 
     async def record(
@@ -98,16 +106,13 @@ class RecordReader:
 
 
 def _parse(query: Mapping[str, str], topic: str, count: int) -> Search:
-    given = query.get("partition", "").strip()
-    partitions = tuple(range(count)) if not given else (number(query, "partition", 0, MAX_INT32),)
+    one = partition_of(query, topic, count)
+    partitions = tuple(range(count)) if one is None else (one,)
     if len(partitions) > MAX_PARTITIONS:
         text = (
             f"partition: the topic has {count}; name one, a search reads at most {MAX_PARTITIONS}"
         )
         raise InvalidRequestError(text, field="partition", limit=str(MAX_PARTITIONS))
-    if partitions[-1] >= count:
-        text = f"partition: {given} is not in {topic}, which has the partitions 0 to {count - 1}"
-        raise InvalidRequestError(text, field="partition")
     limit = min(max(1, number(query, "limit", DEFAULT_ROWS)), MAX_ROWS)
     at = positions_of(query.get("at", ""))
     if not at.keys() <= set(partitions):
@@ -191,21 +196,24 @@ def _begin(
     return positions
 
 
-def _page(query: Mapping[str, str], wanted: Search, found: Findings) -> Page:
-    where = path("topics", wanted.topic, "records")
-    form = Filter(
-        "Choose records", where,
+def _form(query: Mapping[str, str], topic: str, start: str, limit: str) -> Filter:
+    return Filter(
+        "Choose records", path("topics", topic, "records"),
         (
             Field("partition", "Partition", query.get("partition", ""), hint="empty: all"),
-            Field("from", "From", wanted.start,
+            Field("from", "From", start,
                   hint="-50: the newest 50 of each partition; an offset; 2h; start; a time"),
             Field("key", "Key", query.get("key", "")),
-            Field("header", "Header", wanted.header, hint="NAME=VALUE"),
-            Field("contains", "Value contains", wanted.contains),
-            Field("limit", "At most", str(wanted.limit)),
+            Field("header", "Header", query.get("header", ""), hint="NAME=VALUE"),
+            Field("contains", "Value contains", query.get("contains", "")),
+            Field("limit", "At most", limit),
         ),
         "Search",
     )  # fmt: skip
+
+
+def _page(query: Mapping[str, str], wanted: Search, found: Findings) -> Page:
+    form = _form(query, wanted.topic, wanted.start, str(wanted.limit))
     rows = [
         (
             record.partition,

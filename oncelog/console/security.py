@@ -19,7 +19,7 @@ from oncelog.console.parts import (
     listed,
     path,
 )
-from oncelog.errors import OncelogError
+from oncelog.errors import OncelogError, UnauthenticatedError
 from oncelog.views.tables import quota_rows, rule_rows
 
 KINDS = ("topic", "group", "producer", "sink", "cluster")
@@ -69,8 +69,9 @@ async def _answer(admin: Admin, query: Query) -> Notes:
 
 
 def _told(found: object) -> object:
-    """Return an answer or an error of the cluster. Raises other errors."""
-    if isinstance(found, BaseException) and not isinstance(found, OncelogError):
+    """Return an answer or an error of the cluster. Raises other errors, and of an ended token."""
+    is_told = isinstance(found, OncelogError) and not isinstance(found, UnauthenticatedError)
+    if isinstance(found, BaseException) and not is_told:
         raise found
     return found
 

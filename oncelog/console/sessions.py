@@ -13,7 +13,7 @@ import hmac
 import math
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -25,7 +25,7 @@ from oncelog.settings import ClientSettings
 
 T = TypeVar("T")
 
-MAX_SESSIONS = 200  # the one that was idle longest makes room
+MAX_SESSIONS = 200  # then the principal with the most of them loses its most idle one
 IDLE_S = 8 * 3600.0
 MAX_OFFERS = 50  # confirmations, and results, that wait in one session
 EARLY_S = 30.0  # a token is renewed that long before its end, or in its last quarter
@@ -231,7 +231,10 @@ class Sessions:
     async def _add(self, session: BrowserSession) -> str:
         await self.end_idle()
         while len(self._sessions) >= MAX_SESSIONS:
-            await self.leave(next(iter(self._sessions)))
+            counts = Counter(one.principal for one in self._sessions.values())
+            busiest = counts.most_common(1)[0][0]
+            held = (c for c, one in self._sessions.items() if one.principal == busiest)
+            await self.leave(next(held))
         cookie = secrets.token_urlsafe(_BYTES)
         session.used_at = self._clock()
         self._sessions[cookie] = session

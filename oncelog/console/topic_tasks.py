@@ -17,8 +17,8 @@ from oncelog.console.changes import (
     fixed,
     given,
 )
-from oncelog.console.pages import number
-from oncelog.console.parts import Field, listed, path
+from oncelog.console.pages import number, partition_of
+from oncelog.console.parts import Field, listed
 from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError, NotAuthorizedError, UnknownTopicOrPartitionError
 from oncelog.views.changes import KEYS_MOVE, effects_of_settings, move_rows
@@ -273,12 +273,7 @@ async def _send_fields(session: BrowserSession, query: Query) -> list[Field]:
 async def _send(session: BrowserSession, query: Query) -> ChangePlan:
     topic, value = given(query, "topic"), query.get("value", "")
     info = await session.admin.describe_topic(topic)
-    partition = None
-    if query.get("partition", "").strip():
-        partition = number(query, "partition", 0, MAX_INT32)
-        if partition >= info.partition_count:
-            text = f"partition: {topic} has the partitions 0 to {info.partition_count - 1}"
-            raise InvalidRequestError(text, field="partition")
+    partition = partition_of(query, topic, info.partition_count)
     key, header = query.get("key", ""), query.get("header", "")
     headers = [parse_header(header)] if header else []
 
@@ -303,37 +298,20 @@ async def _send(session: BrowserSession, query: Query) -> ChangePlan:
     )  # fmt: skip
 
 
-def _of_topic(query: Query) -> str:
-    return path("topics", query.get("topic", ""))
-
-
-def _to_list(query: Query) -> str:
-    return path("topics")
-
-
 TASKS = (
+    ChangeTask("topic-create", "Create a topic", "Create", "topics", _create_fields, _create),
     ChangeTask(
-        "topic-create", "Create a topic", "Create", "topics", _create_fields, _create, _to_list
+        "topic-alter", "Settings of a topic", "Alter", "topics", _alter_fields, _alter, "topic"
     ),
     ChangeTask(
-        "topic-alter", "Settings of a topic", "Alter", "topics", _alter_fields, _alter, _of_topic
+        "topic-grow", "More partitions", "Add partitions", "topics", _grow_fields, _grow, "topic"
     ),
     ChangeTask(
-        "topic-grow", "More partitions", "Add partitions", "topics", _grow_fields, _grow, _of_topic
+        "topic-replicate", "Replicas of a topic", "Move replicas", "topics", _replicate_fields,
+        _replicate, "topic",
     ),
-    ChangeTask(
-        "topic-replicate",
-        "Replicas of a topic",
-        "Move replicas",
-        "topics",
-        _replicate_fields,
-        _replicate,
-        _of_topic,
-    ),
-    ChangeTask(
-        "topic-delete", "Delete a topic", "Delete", "topics", _delete_fields, _delete, _to_list
-    ),
-    ChangeTask("record-send", "Send a record", "Send", "topics", _send_fields, _send, _of_topic),
-)
+    ChangeTask("topic-delete", "Delete a topic", "Delete", "topics", _delete_fields, _delete),
+    ChangeTask("record-send", "Send a record", "Send", "topics", _send_fields, _send, "topic"),
+)  # fmt: skip
 
 __all__ = ["TASKS"]

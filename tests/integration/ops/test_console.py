@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from harness.api import batch, verdict
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.cli.app import run
+from oncelog.console.records import MAX_PARTITIONS
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import ZSTD, compress
 from tests.integration.conftest import STEADY
@@ -183,10 +185,27 @@ def test_records_are_chosen_by_key_header_and_text(person: Person) -> None:
         page = person.until("<b>value 17</b>", where, **query)
         assert page.text.count("<b>value") == 1
     assert person.get(where, contains="value .*").text.count("No record matches.") == 1
-    assert person.get(where, header="n").status == 400
-    assert person.get(where, partition=2).status == 400
-    assert person.get(where, at="9:1").status == 400
-    assert person.get(where, **{"from": "soon"}).status == 400
+
+
+def test_a_wrong_value_of_a_search_gets_an_error_beside_the_form(
+    person: Person, cluster: LocalCluster
+) -> None:
+    where = "/topics/orders/records"
+    for name, value, words in (
+        ("header", "n", "a header is NAME=VALUE"), ("partition", "2", "has the partitions 0 to 1"),
+        ("at", "9:1", "names other partitions"), ("from", "soon", "from must be start, end"),
+        ("limit", "x<y", "is not a whole number"),
+    ):  # fmt: skip
+        page = person.get(where, **{name: value})
+        assert (page.status, words in page.text) == (400, True), page.text
+        assert "Choose records" in page.text and "x<y" not in page.html
+        assert name == "at" or f'name="{name}" value="{html.escape(value)}"' in page.html
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic("wide", partitions=MAX_PARTITIONS + 1)
+    page = person.get("/topics/wide/records")
+    assert (page.status, "the topic has 65; name one" in page.text) == (400, True), page.text
+    assert "Choose records" in page.text
+    assert person.until("No record matches.", "/topics/wide/records", partition=64).status == 200
 
 
 def test_no_filter_and_no_page_finds_a_masked_part(cluster: LocalCluster) -> None:

@@ -48,13 +48,7 @@ class Failing:
 
     def __init__(self, error: OncelogError, later: Exception, later_in: str = "plan") -> None:
         self.task = ChangeTask(
-            "topic-delete",
-            "Change",
-            "Change",
-            "topics",
-            self._fields,
-            self._plan,
-            lambda query: "/",
+            "topic-delete", "Change", "Change", "topics", self._fields, self._plan
         )
         self._error = error
         self._later = later

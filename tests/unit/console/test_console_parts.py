@@ -13,8 +13,15 @@ from oncelog.console.listening import ConsoleConfig, parse_listen
 from oncelog.console.pages import event_table, number
 from oncelog.console.parts import Link, path
 from oncelog.console.picture import LEFT, MAX_DRAWN, WIDTH, draw
+from oncelog.console.security import _told
 from oncelog.console.sessions import IDLE_S, MAX_SESSIONS, BrowserSession, Sessions
-from oncelog.errors import ClientClosedError, ConfigError, InvalidRequestError
+from oncelog.errors import (
+    ClientClosedError,
+    ConfigError,
+    InvalidRequestError,
+    NotAuthorizedError,
+    UnauthenticatedError,
+)
 from oncelog.events import NodeEvent
 from oncelog.types import ProducerName, TopicPartition
 from oncelog.views.life import LifeRow, LifeView, SequenceQuestion
@@ -102,6 +109,27 @@ async def test_the_session_that_was_idle_longest_makes_room() -> None:
     assert len(sessions) == MAX_SESSIONS
     assert sessions.find(second) is None and sessions.find(first) is not None
     await one.close()
+
+
+async def test_a_person_with_many_sessions_ends_none_of_another() -> None:
+    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), clock=lambda: 0.0)
+    one = Admin(bootstrap_servers="127.0.0.1:1")
+    ann = await sessions._add(BrowserSession(one, {}, "token:ann", False))
+    first, *_ = [
+        await sessions._add(BrowserSession(one, {}, "token:bob", False))
+        for _ in range(MAX_SESSIONS)
+    ]
+    assert len(sessions) == MAX_SESSIONS
+    assert sessions.find(ann) is not None and sessions.find(first) is None
+    await one.close()
+
+
+def test_a_part_with_an_error_is_told_unless_the_token_has_ended() -> None:
+    refused = NotAuthorizedError("no")
+    assert _told(refused) is refused
+    for error in (UnauthenticatedError("ended"), ValueError()):
+        with pytest.raises(type(error)):
+            _told(error)
 
 
 def test_digits_are_a_producers_id_also_if_they_are_the_name_of_another() -> None:
