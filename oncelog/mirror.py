@@ -179,21 +179,36 @@ class Mirror:
         filled = self._filled(partitions)
         for tp in places:
             one = self.progress[tp.partition]
+            first = deleted[tp]
             if one.position < 0:
                 one.resumed_at = self._first_start(tp.partition, filled[tp.partition])
-            # Records deleted before the first run are not lost by the copy.
-            if one.resumed_at < deleted[tp] and one.position >= 0 and not self._skip_deleted:
-                raise OffsetOutOfRangeError(
-                    f"{tp}: retention deleted records of the offsets {one.resumed_at} to "
-                    f"{deleted[tp] - 1} before they were copied. skip_deleted=True goes on "
-                    "without them",
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    offset=one.resumed_at,
-                    log_start_offset=starts[tp],
-                )
-            one.resumed_at = max(one.resumed_at, starts[tp])
-            self._consumer.seek(tp, one.resumed_at)
+                first = 0  # records deleted before the first run are not lost by the copy
+            one.resumed_at = self._seek(tp, one.resumed_at, first, starts[tp])
+
+    def _seek(self, tp: TopicPartition, offset: int, deleted: int, start: int) -> int:
+        """Go on at the offset or behind blanks that were deleted. Raises OffsetOutOfRangeError.
+
+        deleted: the end of the deleted records; start: of the log.
+        """
+        if offset < deleted and not self._skip_deleted:
+            raise OffsetOutOfRangeError(
+                f"{tp}: retention deleted records of the offsets {offset} to "
+                f"{deleted - 1} before they were copied. skip_deleted=True goes on "
+                "without them",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=offset,
+                log_start_offset=start,
+            )
+        offset = max(offset, start)
+        self._consumer.seek(tp, offset)
+        return offset
+
+    def _go_on(self, tp: TopicPartition, offset: int) -> int:
+        """Go on where the log begins, if only blanks were deleted from the offset on."""
+        start = offsets_at_start(self._consumer, [tp], "earliest")[tp]
+        deleted = offsets_at_start(self._consumer, [tp], "deleted")[tp]
+        return self._seek(tp, offset, deleted, start)
 
     def _filled(self, partitions: list[int]) -> dict[int, int]:
         """Count the records that the target's partitions have had so far."""
@@ -228,7 +243,14 @@ class Mirror:
         left = self._left() if exit_at_end else None
         while (stop is None or not stop.is_set()) and left != {}:
             self._check_source()
-            batch = self._consumer.stored_batch(timeout_ms=0 if self._small else _POLL_MS)
+            try:
+                batch = self._consumer.stored_batch(timeout_ms=0 if self._small else _POLL_MS)
+            except OffsetOutOfRangeError as error:
+                tp = TopicPartition(error.topic, error.partition)
+                reached = self._go_on(tp, error.offset)
+                if left is not None and reached >= left.get(tp.partition, 0):
+                    left.pop(tp.partition, None)
+                continue
             if batch is None:
                 self._send_all_small()
                 for number in self._pending:
@@ -260,7 +282,11 @@ class Mirror:
     def _left(self) -> dict[int, int]:
         """Return the ends of the partitions that are not fully copied."""
         ends = self._consumer.end_offsets(self._consumer.assignment())
-        return {tp.partition: end for tp, end in ends.items() if self._consumer.position(tp) < end}
+        return {
+            tp.partition: end
+            for tp, end in ends.items()
+            if self.progress[tp.partition].resumed_at < end
+        }
 
     def _copy(self, batch: StoredBatch) -> None:
         number = batch.partition

@@ -175,6 +175,23 @@ def test_a_mirror_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     assert sequences == [(1, 10), (END, END + 3), (END + 7, END + 7)]
 
 
+def test_a_running_mirror_goes_on_behind_deleted_blanks(kit: Kit, topic: str) -> None:
+    """Before, it ended with an error, and only its restart went on."""
+    tp, copy = TopicPartition(topic, 0), kit.topic()
+    with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
+        truncate(kit, topic, END)
+        append(kit, topic, END, END + 2)
+        mirror._consumer.seek(tp, LIVE[-1] + 1)  # as after its last record
+        mirror.run(exit_at_end=True)
+        assert mirror.progress[0].position == END + 1
+    append(kit, topic, END + 2, END + 4)
+    with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
+        truncate(kit, topic, END + 3)
+        mirror._consumer.seek(tp, END + 2)
+        with pytest.raises(OffsetOutOfRangeError, match=f"offsets {END + 2} to {END + 2} "):
+            mirror.run(exit_at_end=True)
+
+
 def stored_of(kit: Kit, topic: str) -> list[StoredBatch]:
     with Consumer(bootstrap_servers=kit.servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
