@@ -47,7 +47,7 @@ def config_options(command: Any) -> Any:
             click.option(
                 "--expected-offsets",
                 type=click.Choice([choice.value for choice in ExpectedOffsets]),
-                help="Check or ignore expected offsets.",
+                help="Check, ignore or require them.",
             ),
             click.option(
                 "--formats",

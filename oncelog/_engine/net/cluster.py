@@ -352,7 +352,8 @@ class Cluster:
                 return
             # Without any answer, the topic may still exist.
             if answered and time.monotonic() - start >= min(timeout_s, UNKNOWN_TOPIC_GRACE_S):
-                raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist", topic=topic)
+                text = f"topic {topic!r} does not exist: oncelog topic create {topic}"
+                raise UnknownTopicOrPartitionError(text, topic=topic)
             await asyncio.sleep(self.backoff.delay(min(failures, 4)))
 
 
