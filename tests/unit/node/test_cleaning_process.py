@@ -90,3 +90,14 @@ def test_a_stopped_process_that_is_closed_ends_its_request(size: int) -> None:
         assert await asked(worker, BEGIN) == b""
 
     with_worker(hangs)
+
+
+def test_a_request_that_was_just_made_leaves_no_process() -> None:
+    async def run() -> None:
+        worker, replies = WorkerProcess(16 << 20), list[bytes | None]()
+        worker.ask(BEGIN, replies.append)
+        await worker.stop()
+        assert replies == [b""], "it was started and asked"
+        assert worker._process is None
+
+    asyncio.run(run())
