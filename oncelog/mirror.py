@@ -107,6 +107,7 @@ class Mirror:
         self._starting = dict(starting_offsets or {})
         self._producers: dict[int, Producer] = {}
         self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
+        self._next: dict[int, int] = {}  # source offsets behind the taken batches
         # Records of small batches that wait for more, with their rough size.
         self._small: dict[int, tuple[list[Record], int]] = {}
         cluster_id, count = self._inspect()
@@ -201,14 +202,18 @@ class Mirror:
                 log_start_offset=start,
             )
         offset = max(offset, start)
+        self._next[tp.partition] = offset
         self._consumer.seek(tp, offset)
         return offset
 
-    def _go_on(self, tp: TopicPartition, offset: int) -> int:
-        """Go on where the log begins, if only blanks were deleted from the offset on."""
+    def _go_on(self, tp: TopicPartition) -> int:
+        """Go on where the log begins, if only blanks were deleted behind the last batch.
+
+        What was fetched ahead is dropped, so the offset of the failed fetch does not count.
+        """
         start = offsets_at_start(self._consumer, [tp], "earliest")[tp]
         deleted = offsets_at_start(self._consumer, [tp], "deleted")[tp]
-        return self._seek(tp, offset, deleted, start)
+        return self._seek(tp, self._next[tp.partition], deleted, start)
 
     def _filled(self, partitions: list[int]) -> dict[int, int]:
         """Count the records that the target's partitions have had so far."""
@@ -247,7 +252,7 @@ class Mirror:
                 batch = self._consumer.stored_batch(timeout_ms=0 if self._small else _POLL_MS)
             except OffsetOutOfRangeError as error:
                 tp = TopicPartition(error.topic, error.partition)
-                reached = self._go_on(tp, error.offset)
+                reached = self._go_on(tp)
                 if left is not None and reached >= left.get(tp.partition, 0):
                     left.pop(tp.partition, None)
                 continue
@@ -290,6 +295,7 @@ class Mirror:
 
     def _copy(self, batch: StoredBatch) -> None:
         number = batch.partition
+        self._next[number] = batch.last_offset + 1
         if batch.goes_whole(CODECS[self._compression], self._largest):
             self._send_small(number)
             future = self._producers[number].send_stored_batch(

@@ -156,9 +156,10 @@ def _stored(options: SourceOptions, consumer: Consumer, one: OffsetRange) -> Ite
             raise TopicGoneError(f"{one.tp} was deleted while it was read") from error
         except OffsetOutOfRangeError as error:
             if error.offset <= error.high_watermark:
+                # What was fetched ahead is dropped: the failed fetch's offset does not count.
+                if at < _deleted(consumer, one.tp):
+                    _note_loss(options, one, at, error)
                 at = error.log_start_offset
-                if error.offset < _deleted(consumer, one.tp):
-                    _note_loss(options, one, error)
                 if at >= one.end:
                     return
             elif time.monotonic() - last_read > timeout_s:
@@ -180,16 +181,18 @@ def _deleted(consumer: Consumer, tp: TopicPartition) -> int:
     return runtime.run(consumer._fetcher.positions.list_offsets({tp: "deleted"}))[tp]
 
 
-def _note_loss(options: SourceOptions, one: OffsetRange, error: OffsetOutOfRangeError) -> None:
+def _note_loss(
+    options: SourceOptions, one: OffsetRange, at: int, error: OffsetOutOfRangeError
+) -> None:
     """Raises if skipping deleted records is not allowed."""
     text = (
-        f"{one.tp} begins at offset {error.log_start_offset} now: {error.offset} to "
+        f"{one.tp} begins at offset {error.log_start_offset} now: {at} to "
         f"{min(error.log_start_offset, one.end) - 1} were deleted by retention before they "
         "were read"
     )
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(
-            f"{text} (failOnDataLoss=false goes on without)", **error.details
+            f"{text} (failOnDataLoss=false goes on without)", **{**error.details, "offset": at}
         ) from None
     log.warning("failOnDataLoss=false: %s", text)
 

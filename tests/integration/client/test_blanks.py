@@ -178,17 +178,27 @@ def test_a_mirror_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
 def test_a_running_mirror_goes_on_behind_deleted_blanks(kit: Kit, topic: str) -> None:
     """Before, it ended with an error, and only its restart went on."""
     tp, copy = TopicPartition(topic, 0), kit.topic()
+    assert mirrored(kit, topic, copy) == LIVE[-1]
     with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
         truncate(kit, topic, END)
         append(kit, topic, END, END + 2)
-        mirror._consumer.seek(tp, LIVE[-1] + 1)  # as after its last record
+        mirror._consumer.seek(tp, LIVE[-1] + 1)  # what was fetched ahead is dropped
         mirror.run(exit_at_end=True)
         assert mirror.progress[0].position == END + 1
-    append(kit, topic, END + 2, END + 4)
+
+
+def test_a_running_mirror_stops_at_deleted_records_that_were_fetched_ahead(
+    kit: Kit, topic: str
+) -> None:
+    """The fetch behind them fails, at blanks: the records before these are not copied."""
+    tp, copy = TopicPartition(topic, 0), kit.topic()
+    assert mirrored(kit, topic, copy) == LIVE[-1]
+    append(kit, topic, END, END + 4)
+    carry(kit, topic, END + 1, [BLANK, BLANK])
     with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
         truncate(kit, topic, END + 3)
-        mirror._consumer.seek(tp, END + 2)
-        with pytest.raises(OffsetOutOfRangeError, match=f"offsets {END + 2} to {END + 2} "):
+        mirror._consumer.seek(tp, END + 1)  # as if all before were fetched
+        with pytest.raises(OffsetOutOfRangeError, match=f"offsets {LIVE[-1] + 1} to {END} "):
             mirror.run(exit_at_end=True)
 
 
@@ -217,7 +227,7 @@ def test_sparks_ranges_have_records_alone(kit: Kit, topic: str) -> None:
 
 
 def test_spark_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
-    kit: Kit, topic: str
+    kit: Kit, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, tp = kit.topic(), TopicPartition(topic, 0)
     append(kit, topic, END, END + 2)
@@ -241,6 +251,11 @@ def test_spark_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     assert offsets_in(read_range(both, rest, ["offset"])) == [END, END + 1]
     with pytest.raises(OffsetOutOfRangeError, match="10 to 13 were deleted by retention"):
         list(read_range(both, rest._replace(start=10), ["offset"]))
+    seek, fetched = Consumer.seek, iter([11])
+    with monkeypatch.context() as ahead:  # 10 is fetched and not taken
+        ahead.setattr(Consumer, "seek", lambda self, tp, at: seek(self, tp, next(fetched, at)))
+        with pytest.raises(OffsetOutOfRangeError, match="10 to 13 were deleted by retention"):
+            list(read_range(both, rest._replace(start=10), ["offset"]))
     truncate(kit, topic, END + 1)
     with pytest.raises(OffsetOutOfRangeError, match="records of the offsets 11 to 14 before"):
         claim(settings, {})
