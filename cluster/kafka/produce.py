@@ -94,9 +94,15 @@ class _Request:
         return self.next == len(self.asked.partitions)
 
     def answer(self) -> None:
-        """Answer, when all results are there. Nothing is sent for acks=0."""
+        """Answer, when all results are there. Nothing is sent for acks=0.
+
+        Its client learns of an error by the end of the connection, as from Kafka, and looks for the
+        leader anew. Else it would send to a former leader until its metadata is too old.
+        """
         if not self.asked.acks:
             self.exchange.answer(())
+            if any(one is not None and one.error for one in self.results):
+                self.exchange.close()
             return
         results = (one for one in self.results if one is not None)
         pairs = zip(self.asked.partitions, results, strict=True)

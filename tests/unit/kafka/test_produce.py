@@ -222,7 +222,15 @@ async def test_without_acknowledgements_nothing_is_sent() -> None:
     rig.begin(batch(1), acks=0)
     rig.begin(batch(1), acks=1)
     assert [len(one) for one in await rig.answers.all()] == [0, 1]
-    assert len(rig.node.log.entries) == 2
+    assert len(rig.node.log.entries) == 2 and not rig.answers.closed
+
+
+async def test_without_acknowledgements_an_error_ends_the_connection() -> None:
+    """Before, a client sent to a former leader for minutes, and nothing of it was stored."""
+    rig = Rig()
+    rig.node.part.on_role(leader=False, ready=False, term=2)
+    rig.begin(batch(1), acks=0)
+    assert await rig.answers.all() == [[]] and rig.answers.closed
 
 
 TABLE: list[tuple[str, bytes, dict[str, Any], Error]] = [
