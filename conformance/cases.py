@@ -94,6 +94,7 @@ VERBS = (
     "alter_quotas",
     "list_quotas",
     "group_lag",
+    "delete_group",
     "list_sinks",
     "describe_sink",
     "reset_sink",

@@ -323,7 +323,10 @@ class Admin:
         self._run(self._core.groups.commit(group, as_commits(offsets)))
 
     def delete_group(self, group: str) -> bool:
-        """Delete a group and its offsets; tell whether there was one."""
+        """Delete a group and its offsets; tell whether there was one.
+
+        True also if an attempt without an answer may have deleted it.
+        """
         return self._run(self._core.groups.delete(group))
 
     # --- transactions ----------------------------------------------------------------

@@ -39,12 +39,15 @@ func (a *Admin) Close() { a.cluster.close() }
 
 // --- topics --------------------------------------------------------------------------
 
-// heldFor: for a call that the node may hold for `limit`; ambiguous: an answer was lost.
-func heldFor(limit time.Duration, ambiguous *bool) callOptions {
+// heldFor: for a call that the node may hold for `limit`; inDoubt: an earlier attempt may be done.
+func heldFor(limit time.Duration, inDoubt *bool) callOptions {
 	return callOptions{
-		total: limit + time.Second, attempt: limit + time.Second,
-		onRetry: func(error) { *ambiguous = true },
+		total: limit + time.Second, attempt: limit + time.Second, onRetry: doubting(inDoubt),
 	}
+}
+
+func doubting(inDoubt *bool) func(error) {
+	return func(err error) { *inDoubt = *inDoubt || asError(err).mayHaveBeenDone() }
 }
 
 // CreateTopic creates a topic and waits, up to half a minute or until ctx ends, until each
@@ -56,8 +59,8 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 		Config: config.message(), TimeoutMs: int32(max(limit/ms, 1)),
 	}
 	var answer *pb.CreateTopicResponse
-	ambiguous := false
-	err := a.cluster.call(ctx, heldFor(limit, &ambiguous),
+	inDoubt := false
+	err := a.cluster.call(ctx, heldFor(limit, &inDoubt),
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).CreateTopic(ctx, request)
 			return err
@@ -65,13 +68,13 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 	if err == nil {
 		return topicInfo(answer.GetTopic()), nil
 	}
-	if !errors.Is(err, ErrTopicAlreadyExists) || !ambiguous {
+	if !errors.Is(err, ErrTopicAlreadyExists) || !inDoubt {
 		return TopicInfo{}, err
 	}
 	// After a call without an answer it may be the topic of this call.
 	topics, problem := a.DescribeTopics(ctx, name)
 	if problem != nil {
-		return TopicInfo{}, problem
+		return TopicInfo{}, err
 	}
 	found := topics[0]
 	if partitions != 0 && int(partitions) != len(found.Partitions) ||
@@ -99,7 +102,15 @@ func (t *TopicInfo) replicas() (most int) {
 
 // DeleteTopic deletes a topic with its records.
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
-	_, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.DeleteTopic, &pb.DeleteTopicRequest{Name: name})
+	inDoubt := false
+	err := a.cluster.call(ctx, callOptions{onRetry: doubting(&inDoubt)},
+		func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := pb.NewClusterServiceClient(conn).DeleteTopic(ctx, &pb.DeleteTopicRequest{Name: name})
+			return err
+		})
+	if inDoubt && errors.Is(err, ErrUnknownTopicOrPartition) {
+		return nil // a lost answer to an earlier attempt may mean that we deleted it
+	}
 	return err
 }
 
@@ -374,7 +385,8 @@ func (a *Admin) CommitOffsets(ctx context.Context, group string, offsets map[Top
 	return a.groups.commit(ctx, group, offsets, nil)
 }
 
-// DeleteGroup forgets a group and its offsets, and tells whether there was one.
+// DeleteGroup forgets a group and its offsets, and tells whether there was one: true also if an
+// attempt without an answer may have deleted it.
 func (a *Admin) DeleteGroup(ctx context.Context, group string) (bool, error) {
 	return a.groups.remove(ctx, group)
 }

@@ -45,8 +45,8 @@ func (a *Admin) ResizeTopic(ctx context.Context, name string, resize Resize) (Re
 		DryRun: resize.DryRun, TimeoutMs: int32(max(limit/ms, 1)),
 	}
 	var answer *pb.ResizeTopicResponse
-	ambiguous := false
-	err := a.cluster.call(ctx, heldFor(limit, &ambiguous),
+	inDoubt := false
+	err := a.cluster.call(ctx, heldFor(limit, &inDoubt),
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).ResizeTopic(ctx, request)
 			return err
@@ -54,15 +54,12 @@ func (a *Admin) ResizeTopic(ctx context.Context, name string, resize Resize) (Re
 	if err == nil {
 		return Resized{topicInfo(answer.GetTopic()), partitionMoves(answer.GetMoves()), answer.GetCount()}, nil
 	}
-	if !errors.Is(err, ErrInvalidRequest) || asError(err).Field != "partitions" || !ambiguous {
+	if !errors.Is(err, ErrInvalidRequest) || asError(err).Field != "partitions" || !inDoubt || resize.DryRun {
 		return Resized{}, err
 	}
 	// After a call without an answer they may be those of this call.
 	topics, problem := a.DescribeTopics(ctx, name)
-	if problem != nil {
-		return Resized{}, problem
-	}
-	if len(topics[0].Partitions) != int(resize.Partitions) {
+	if problem != nil || len(topics[0].Partitions) != int(resize.Partitions) {
 		return Resized{}, err
 	}
 	return Resized{Topic: topics[0]}, nil

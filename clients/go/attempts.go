@@ -3,6 +3,7 @@ package oncelog
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // attempts are the failed attempts of a call that is repeated until its time is over. The last one is
@@ -16,8 +17,7 @@ type attempts struct {
 func (a *attempts) failed(err error) {
 	e := asError(err)
 	a.last = e
-	lost := e.Kind == ErrRequestTimeout || e.Kind == ErrUnavailable
-	a.inDoubt = a.inDoubt || lost || e.Outcome == Unknown
+	a.inDoubt = a.inDoubt || e.mayHaveBeenDone()
 	if a.telling == nil || e.rank() >= a.telling.rank() {
 		a.telling = e
 	}
@@ -65,6 +65,13 @@ func (a *attempts) withDoubt(e *Error) *Error {
 		twin.Outcome = Unknown
 	}
 	return &twin
+}
+
+// mayHaveBeenDone reports whether a node may have executed a call that ended so.
+func (e *Error) mayHaveBeenDone() bool {
+	lost := e.Kind == ErrRequestTimeout || e.Kind == ErrUnavailable
+	unsent := !e.told && strings.Contains(e.Message, "Error while dialing")
+	return lost && !unsent || e.Outcome == Unknown
 }
 
 // tells reports whether a node has said this: its refusal, or its view of the cluster.

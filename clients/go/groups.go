@@ -71,8 +71,12 @@ func (g *groups) failed(group, address string, err error, failures int) time.Dur
 
 // call asks the group's coordinator, wherever it is now.
 func (g *groups) call(ctx context.Context, group string, m func(context.Context, pb.GroupServiceClient) error) error {
+	return g.callNoting(ctx, group, &attempts{}, m)
+}
+
+// callNoting is the same, with the failed attempts for the caller.
+func (g *groups) callNoting(ctx context.Context, group string, tried *attempts, m func(context.Context, pb.GroupServiceClient) error) error {
 	deadline := time.Now().Add(g.cluster.config.RequestTimeout)
-	var tried attempts
 	for failures := 1; ; failures++ {
 		address := g.coordinator(group)
 		err := g.cluster.callAt(ctx, address, min(time.Until(deadline), groupAttempt),
@@ -254,9 +258,11 @@ func describedMember(m *pb.GroupMember) GroupMember {
 }
 
 func (g *groups) remove(ctx context.Context, group string) (existed bool, err error) {
-	err = g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) error {
+	var tried attempts
+	err = g.callNoting(ctx, group, &tried, func(ctx context.Context, stub pb.GroupServiceClient) error {
 		answer, err := stub.DeleteGroup(ctx, &pb.DeleteGroupRequest{Group: group})
-		existed = answer.GetExisted()
+		// A lost answer to an earlier attempt may mean that we deleted it.
+		existed = answer.GetExisted() || err == nil && tried.inDoubt
 		return err
 	})
 	return existed, err

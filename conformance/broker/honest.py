@@ -233,6 +233,7 @@ GROUPS: dict[str, Call] = {
     ),
     "FetchOffsets": ("fetch_offsets", fields("group")),
     "DescribeGroup": ("describe_group", fields("group")),
+    "DeleteGroup": ("delete_group", fields("group")),
 }
 SECURITY: dict[str, Call] = {
     "AlterPermissions": ("alter_permissions", BY_FIELD),

@@ -44,6 +44,7 @@ CALLS = (
     "stage_offsets",
     "fetch_offsets",
     "describe_group",
+    "delete_group",
     "begin",
     "keep_alive",
     "commit_transaction",

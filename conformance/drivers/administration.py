@@ -30,6 +30,7 @@ class AdminVerbs:
             "alter_quotas": self._alter_quotas,
             "list_quotas": self._list_quotas,
             "group_lag": self._group_lag,
+            "delete_group": self._delete_group,
             "list_sinks": self._list_sinks,
             "describe_sink": self._describe_sink,
             "reset_sink": self._reset_sink,
@@ -55,6 +56,9 @@ class AdminVerbs:
                 for tp, one in sorted(found.partitions.items())
             ],
         }
+
+    def _delete_group(self, fields: Fields) -> Fields:
+        return {"existed": self._admin(fields).delete_group(fields["group"])}
 
     def _list_nodes(self, fields: Fields) -> Fields:
         return {"nodes": _tables(self._admin(fields).list_nodes())}

@@ -72,7 +72,7 @@ class AdminCore:
             )
         except errors.TopicAlreadyExistsError as error:
             # A lost answer to an earlier attempt may mean that this is the topic we created.
-            if not retries:
+            if not any(map(may_have_been_done, retries)):
                 raise
             topic = await self._present(name, error)
             asked = (partitions or topic.partition_count, replicas or topic.replica_count)
@@ -144,7 +144,8 @@ class AdminCore:
             )
         except errors.InvalidRequestError as error:
             # A lost answer to an earlier attempt may mean that we added these partitions.
-            if not retries or error.field != "partitions":
+            refused = error.field == "partitions" and not dry_run
+            if not refused or not any(map(may_have_been_done, retries)):
                 raise
             topic = await self._present(name, error)
             if topic.partition_count != partitions:

@@ -94,6 +94,9 @@ func administrate(ctx context.Context, c *command, admin *oncelog.Admin) (object
 	case "group_lag":
 		found, err := admin.GroupLag(ctx, c.Group)
 		return groupLag(found), err
+	case "delete_group":
+		existed, err := admin.DeleteGroup(ctx, c.Group)
+		return object{"existed": existed}, err
 	case "list_sinks":
 		sinks, err := admin.ListSinks(ctx)
 		return object{"sinks": each(sinks, sink)}, err

@@ -23,6 +23,7 @@ import type {
   TransactionInfo,
   UpgradeInfo,
 } from "./admintypes.js";
+import { Attempts } from "./attempts.js";
 import { Cluster, isUnknownTopic } from "./cluster.js";
 import { type ClientConfig, clientConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
@@ -50,12 +51,11 @@ const transactionCalls = TransactionService.method;
 const securityCalls = SecurityService.method;
 const sinkCalls = SinkService.method;
 
-/** Limits of a call that the node may hold for so long; `retries`: why it was made again. */
+/** Limits of a call that the node may hold for so long; `tried`: its failed attempts. */
 function heldFor(timeoutMs: number) {
   const total = timeoutMs + 1000;
-  const retries: OncelogError[] = [];
-  const onRetry = (e: OncelogError) => void retries.push(e);
-  return { limits: { total, attempt: total, onRetry }, retries };
+  const tried = new Attempts();
+  return { limits: { total, attempt: total, onRetry: tried.failed.bind(tried) }, tried };
 }
 
 /** Calls are tried at other nodes while errors are retriable. */
@@ -92,16 +92,16 @@ export class Admin implements AsyncDisposable {
     timeoutMs = CREATE_TIMEOUT,
   ): Promise<TopicInfo> {
     const request = { name, partitions, replicas, config: messages.topicConfig(config), timeoutMs };
-    const { limits, retries } = heldFor(timeoutMs);
+    const { limits, tried } = heldFor(timeoutMs);
     try {
       return messages.topicInfo(
         (await this.#cluster.call(clusterCalls.createTopic, request, limits)).topic,
       );
     } catch (e) {
-      if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || retries.length === 0)
-        throw e;
+      const refused = e instanceof OncelogError && e.kind === "TOPIC_ALREADY_EXISTS";
+      if (!refused || !tried.inDoubt) throw e;
       // After a call without an answer it may be the topic of this call.
-      const [found] = await this.describeTopics(name);
+      const [found] = await this.describeTopics(name).catch(() => []);
       const most = Math.max(0, ...(found?.partitions.map((p) => p.replicas.length) ?? []));
       if (partitions !== 0 && partitions !== found?.partitions.length) throw e;
       if (found === undefined || (replicas !== 0 && replicas !== most)) throw e;
@@ -111,7 +111,14 @@ export class Admin implements AsyncDisposable {
 
   /** Deletes a topic with its records. */
   async deleteTopic(name: string): Promise<void> {
-    await this.#cluster.call(clusterCalls.deleteTopic, { name });
+    const tried = new Attempts();
+    const onRetry = tried.failed.bind(tried);
+    try {
+      await this.#cluster.call(clusterCalls.deleteTopic, { name }, { onRetry });
+    } catch (e) {
+      // A lost answer to an earlier attempt may mean that we deleted it.
+      if (!isUnknownTopic(e) || !tried.inDoubt) throw e;
+    }
   }
 
   /** Changes the settings that are given. Leaders hear of it a moment later. */
@@ -147,7 +154,7 @@ export class Admin implements AsyncDisposable {
    * its partitions another number of replicas, which are there later.
    */
   async resizeTopic(name: string, resize: Resize, timeoutMs = CREATE_TIMEOUT): Promise<Resized> {
-    const { limits, retries } = heldFor(timeoutMs);
+    const { limits, tried } = heldFor(timeoutMs);
     try {
       const request = { name, ...resize, timeoutMs };
       const answer = await this.#cluster.call(clusterCalls.resizeTopic, request, limits);
@@ -155,9 +162,9 @@ export class Admin implements AsyncDisposable {
       return { topic: messages.topicInfo(topic), moves: moves.map(messages.plain), count };
     } catch (e) {
       const refused = e instanceof OncelogError && e.details.field === "partitions";
-      if (!refused || retries.length === 0) throw e;
+      if (!refused || !tried.inDoubt || resize.dryRun) throw e;
       // After a call without an answer they may be those of this call.
-      const [topic] = await this.describeTopics(name);
+      const [topic] = await this.describeTopics(name).catch(() => []);
       if (topic === undefined || topic.partitions.length !== resize.partitions) throw e;
       return { topic, moves: [], count: 0 };
     }
@@ -447,7 +454,10 @@ export class Admin implements AsyncDisposable {
     return lagOf(await this.#groups.describe(group), this.#cluster);
   }
 
-  /** Forgets a group and its offsets, and tells whether there was one. */
+  /**
+   * Forgets a group and its offsets, and tells whether there was one: true also if an attempt without
+   * an answer may have deleted it.
+   */
   deleteGroup(group: string): Promise<boolean> {
     return this.#groups.delete(group);
   }

@@ -12,10 +12,13 @@ export class Attempts {
   /** A node may have taken one of them. */
   #inDoubt = false;
 
+  get inDoubt(): boolean {
+    return this.#inDoubt;
+  }
+
   failed(error: OncelogError): void {
     this.#last = error;
-    const lost = error.kind === "REQUEST_TIMEOUT" || error.kind === "UNAVAILABLE";
-    this.#inDoubt ||= lost || error.outcome === "unknown";
+    this.#inDoubt ||= mayHaveBeenDone(error);
     if (this.#telling === undefined || rank(error) >= rank(this.#telling)) this.#telling = error;
   }
 
@@ -72,6 +75,13 @@ export class Attempts {
     const twin = new OncelogError(error.kind, message, error.details, outcome, error);
     return isTold(error) ? told(twin) : twin;
   }
+}
+
+/** Whether a node may have executed a call that ended so. */
+function mayHaveBeenDone(error: OncelogError): boolean {
+  const lost = error.kind === "REQUEST_TIMEOUT" || error.kind === "UNAVAILABLE";
+  const unsent = !isTold(error) && error.message.includes("No connection established");
+  return (lost && !unsent) || error.outcome === "unknown";
 }
 
 /** Whether a node has said this: its refusal, or its view of the cluster. */

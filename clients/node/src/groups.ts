@@ -83,9 +83,9 @@ export class Groups {
     group: string,
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
+    attempts = new Attempts(),
   ): Promise<MessageShape<O>> {
     const deadline = now() + this.cluster.config.requestTimeoutMs;
-    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       const address = this.coordinator(group);
       let problem: OncelogError;
@@ -194,7 +194,10 @@ export class Groups {
   }
 
   async delete(group: string): Promise<boolean> {
-    return (await this.#call(group, deleteGroup, { group })).existed;
+    const attempts = new Attempts();
+    const { existed } = await this.#call(group, deleteGroup, { group }, attempts);
+    // A lost answer to an earlier attempt may mean that we deleted it.
+    return existed || attempts.inDoubt;
   }
 
   /** All groups, by name: each node tells those that it leads. */

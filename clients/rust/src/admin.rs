@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tonic::{Response, Status};
 
+use crate::attempts::may_have_been_done;
 use crate::cluster::{Cluster, Trying, ask};
 use crate::config::ClientConfig;
 use crate::connection::Node;
@@ -103,18 +104,20 @@ impl Admin {
             timeout_ms: held_ms(limit),
         };
         let trying = held_for(limit);
-        let mut repeated = false;
+        let mut in_doubt = false;
+        let noting = &mut |e: &Error| in_doubt |= may_have_been_done(e);
         let call = ask!(cluster.create_topic(request));
-        let error =
-            match self.cluster.call_noting(trying, None, &mut |_| repeated = true, call).await {
-                Ok(answer) => return Ok(topic_info(answer.topic.unwrap_or_default())),
-                Err(error) => error,
-            };
-        if error.kind() != ErrorKind::TopicAlreadyExists || !repeated {
+        let error = match self.cluster.call_noting(trying, None, noting, call).await {
+            Ok(answer) => return Ok(topic_info(answer.topic.unwrap_or_default())),
+            Err(error) => error,
+        };
+        if error.kind() != ErrorKind::TopicAlreadyExists || !in_doubt {
             return Err(error);
         }
         // After a call without an answer it may be the topic of this call.
-        let found = self.describe_topic(name).await?;
+        let Ok(found) = self.describe_topic(name).await else {
+            return Err(error);
+        };
         let most = found.partitions.iter().map(|p| p.replicas.len()).max().unwrap_or(0);
         let as_asked = |asked: i32, found: usize| asked == 0 || asked as usize == found;
         if as_asked(partitions, found.partitions.len()) && as_asked(replicas, most) {
@@ -126,7 +129,14 @@ impl Admin {
     /// Deletes a topic with its records.
     pub async fn delete_topic(&self, name: &str) -> Result<()> {
         let request = pb::DeleteTopicRequest { name: name.into() };
-        self.call(ask!(cluster.delete_topic(request))).await.map(|_| ())
+        let mut in_doubt = false;
+        let noting = &mut |e: &Error| in_doubt |= may_have_been_done(e);
+        let call = ask!(cluster.delete_topic(request));
+        match self.cluster.call_noting(self.cluster.trying(), None, noting, call).await {
+            // A lost answer to an earlier attempt may mean that we deleted it.
+            Err(e) if in_doubt && e.kind() == ErrorKind::UnknownTopicOrPartition => Ok(()),
+            done => done.map(|_| ()),
+        }
     }
 
     /// Changes the settings that are given. Leaders hear of it a moment later.
@@ -341,7 +351,8 @@ impl Admin {
         self.groups.commit(group, offsets, None).await
     }
 
-    /// Forgets a group and its offsets, and tells whether there was one.
+    /// Forgets a group and its offsets, and tells whether there was one: true also if an attempt
+    /// without an answer may have deleted it.
     pub async fn delete_group(&self, group: &str) -> Result<bool> {
         self.groups.delete(group).await
     }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::admin::{Admin, MOST_CREATION, held_for, held_ms};
+use crate::attempts::may_have_been_done;
 use crate::cluster::ask;
-use crate::errors::{ErrorKind, Result};
+use crate::errors::{Error, ErrorKind, Result};
 use crate::info::{TopicInfo, topic_info};
 use crate::pb;
 use crate::types::TopicPartition;
@@ -72,13 +73,10 @@ impl Admin {
             dry_run: resize.dry_run,
             timeout_ms: held_ms(limit),
         };
-        let mut repeated = false;
+        let mut in_doubt = false;
+        let noting = &mut |e: &Error| in_doubt |= may_have_been_done(e);
         let call = ask!(cluster.resize_topic(request));
-        let error = match self
-            .cluster
-            .call_noting(held_for(limit), None, &mut |_| repeated = true, call)
-            .await
-        {
+        let error = match self.cluster.call_noting(held_for(limit), None, noting, call).await {
             Ok(answer) => {
                 return Ok(Resized {
                     topic: topic_info(answer.topic.unwrap_or_default()),
@@ -89,15 +87,16 @@ impl Admin {
             Err(error) => error,
         };
         let refused = error.kind() == ErrorKind::InvalidRequest;
-        if !refused || error.details().field != "partitions" || !repeated {
+        if !refused || error.details().field != "partitions" || !in_doubt || resize.dry_run {
             return Err(error);
         }
         // After a call without an answer they may be those of this call.
-        let topic = self.describe_topic(name).await?;
-        if topic.partitions.len() != resize.partitions as usize {
-            return Err(error);
+        match self.describe_topic(name).await {
+            Ok(topic) if topic.partitions.len() == resize.partitions as usize => {
+                Ok(Resized { topic, moves: vec![], count: 0 })
+            }
+            _ => Err(error),
         }
-        Ok(Resized { topic, moves: vec![], count: 0 })
     }
 
     /// Has the partition's replicas on these nodes, the first preferred as leader. It returns when

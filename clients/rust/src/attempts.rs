@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::connection::NO_CONNECTION;
 use crate::errors::{Error, ErrorKind, Outcome};
 
 #[derive(Debug, Default)]
@@ -17,12 +18,16 @@ pub(crate) struct Attempts {
 
 impl Attempts {
     pub(crate) fn failed(&mut self, error: &Error) {
-        let lost = matches!(error.kind(), ErrorKind::RequestTimeout | ErrorKind::Unavailable);
-        self.in_doubt |= lost || error.outcome() == Some(Outcome::Unknown);
+        self.in_doubt |= may_have_been_done(error);
         if self.telling.as_ref().is_none_or(|known| rank(error) >= rank(known)) {
             self.telling = Some(error.clone());
         }
         self.last = Some(error.clone());
+    }
+
+    /// Whether a node may have taken one of them.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.in_doubt
     }
 
     pub(crate) fn telling(&self) -> Option<&Error> {
@@ -70,6 +75,13 @@ impl Attempts {
             _ => error,
         }
     }
+}
+
+/// Whether a node may have executed a call that ended so.
+pub(crate) fn may_have_been_done(error: &Error) -> bool {
+    let lost = matches!(error.kind(), ErrorKind::RequestTimeout | ErrorKind::Unavailable);
+    let unsent = !error.is_told() && error.message().contains(NO_CONNECTION);
+    lost && !unsent || error.outcome() == Some(Outcome::Unknown)
 }
 
 /// Whether a node has said this: its refusal, or its view of the cluster.

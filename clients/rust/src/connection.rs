@@ -30,6 +30,8 @@ use crate::secure::{SecurityConfig, Token};
 
 /// A node that hangs must not hold up the answers of another.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Begins the text of an error of a call that was not sent.
+pub(crate) const NO_CONNECTION: &str = "failed to connect";
 const MAX_MESSAGE: usize = 128 << 20;
 
 /// Parts that all connections of a client share.
@@ -213,6 +215,7 @@ impl NodeInner {
                 Ok(sender)
             }
             Err(why) => {
+                let why = format!("{NO_CONNECTION}: {why}");
                 connection.failed = Some((Instant::now(), why.clone()));
                 Err(Status::unavailable(why))
             }

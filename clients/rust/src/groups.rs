@@ -81,8 +81,21 @@ impl Groups {
         F: Fn(Node) -> A,
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
+        self.call_noting(group, &mut Attempts::default(), method).await
+    }
+
+    /// The same, with the failed attempts for the caller.
+    async fn call_noting<T, F, A>(
+        &self,
+        group: &str,
+        tried: &mut Attempts,
+        method: F,
+    ) -> Result<T>
+    where
+        F: Fn(Node) -> A,
+        A: Future<Output = std::result::Result<Response<T>, Status>>,
+    {
         let deadline = Instant::now() + self.cluster.config.request_timeout;
-        let mut tried = Attempts::default();
         for failures in 1.. {
             let address = self.place(group);
             let left = deadline.saturating_duration_since(Instant::now());
@@ -199,7 +212,10 @@ impl Groups {
     /// Whether there was one.
     pub(crate) async fn delete(&self, group: &str) -> Result<bool> {
         let request = pb::DeleteGroupRequest { group: group.into() };
-        Ok(self.call(group, ask!(groups.delete_group(request))).await?.existed)
+        let mut tried = Attempts::default();
+        let answer = self.call_noting(group, &mut tried, ask!(groups.delete_group(request))).await?;
+        // A lost answer to an earlier attempt may mean that we deleted it.
+        Ok(answer.existed || tried.in_doubt())
     }
 
     /// All groups, by name: each node tells those that it leads.

@@ -50,6 +50,8 @@ export async function administer(c: Json, admin: Admin): Promise<Json> {
       return { quotas: table(await admin.listQuotas(c.principal)) };
     case "group_lag":
       return lag(await admin.groupLag(c.group));
+    case "delete_group":
+      return { existed: await admin.deleteGroup(c.group) };
     case "list_sinks":
       return { sinks: (await admin.listSinks()).map(sink) };
     case "describe_sink":

@@ -84,6 +84,7 @@ pub async fn carry_out(admin: &Admin, verb: &str, c: &Value) -> Answer {
             let partitions: Vec<Value> = found.partitions.iter().map(partition_lag).collect();
             Ok(json!({ "lag": found.lag(), "partitions": partitions }))
         }
+        "delete_group" => Ok(json!({ "existed": admin.delete_group(text(c, "group")).await? })),
         "list_sinks" => {
             let found = admin.list_sinks().await?;
             Ok(json!({ "sinks": found.iter().map(sink).collect::<Vec<Value>>() }))

@@ -549,18 +549,18 @@ public final class Admin implements AutoCloseable {
             .setConfig(AdminMessages.config(config))
             .setTimeoutMs((int) Math.min(Math.max(limit.toMillis(), 1), Integer.MAX_VALUE))
             .build();
-    AtomicBoolean ambiguous = new AtomicBoolean();
+    AtomicBoolean inDoubt = new AtomicBoolean();
     try {
       return AdminMessages.info(
           cluster
-              .call(heldFor(limit, ambiguous), ClusterServiceGrpc.getCreateTopicMethod(), request)
+              .call(heldFor(limit, inDoubt), ClusterServiceGrpc.getCreateTopicMethod(), request)
               .getTopic());
     } catch (OncelogException e) {
-      if (e.kind() != ErrorKind.TOPIC_ALREADY_EXISTS || !ambiguous.get()) {
+      if (e.kind() != ErrorKind.TOPIC_ALREADY_EXISTS || !inDoubt.get()) {
         throw e;
       }
       // After a call without an answer it may be the topic of this call.
-      TopicInfo found = describeTopics(name).get(0);
+      TopicInfo found = present(name, e);
       int most = found.partitions.stream().mapToInt(one -> one.replicas.size()).max().orElse(0);
       if (partitions != 0 && partitions != found.partitions.size()
           || replicas != 0 && replicas != most) {
@@ -570,17 +570,39 @@ public final class Admin implements AutoCloseable {
     }
   }
 
-  /** Of a call that the node may hold for so long; ambiguous: an answer was lost. */
-  private static Cluster.Limits heldFor(Duration limit, AtomicBoolean ambiguous) {
-    long total = limit.toNanos() + Times.SECOND;
-    return new Cluster.Limits(total, total, e -> ambiguous.set(true));
+  /** A topic that an earlier attempt may have changed. Throws `refusal` if nothing is known. */
+  private TopicInfo present(String name, OncelogException refusal) {
+    try {
+      return describeTopics(name).get(0);
+    } catch (OncelogException e) {
+      throw refusal;
+    }
+  }
+
+  /** Of a call that the node may hold for so long; inDoubt: an earlier attempt may be done. */
+  private static Cluster.Limits heldFor(Duration limit, AtomicBoolean inDoubt) {
+    return limits(limit.toNanos() + Times.SECOND, inDoubt);
+  }
+
+  private static Cluster.Limits limits(long total, AtomicBoolean inDoubt) {
+    return new Cluster.Limits(
+        total, total, e -> inDoubt.compareAndSet(false, Attempts.mayHaveBeenDone(e)));
   }
 
   /** Deletes a topic with its records. */
   public void deleteTopic(String name) {
-    cluster.call(
-        ClusterServiceGrpc.getDeleteTopicMethod(),
-        DeleteTopicRequest.newBuilder().setName(name).build());
+    AtomicBoolean inDoubt = new AtomicBoolean();
+    long total = cluster.requestTimeout;
+    DeleteTopicRequest request = DeleteTopicRequest.newBuilder().setName(name).build();
+    try {
+      cluster.call(
+          limits(total, inDoubt), ClusterServiceGrpc.getDeleteTopicMethod(), request);
+    } catch (OncelogException e) {
+      // A lost answer to an earlier attempt may mean that we deleted it.
+      if (e.kind() != ErrorKind.UNKNOWN_TOPIC_OR_PARTITION || !inDoubt.get()) {
+        throw e;
+      }
+    }
   }
 
   /** Changes the settings that are given. Leaders hear of it a moment later. */
@@ -641,11 +663,11 @@ public final class Admin implements AutoCloseable {
             .setDryRun(resize.dryRun)
             .setTimeoutMs((int) CREATE_LIMIT.toMillis())
             .build();
-    AtomicBoolean ambiguous = new AtomicBoolean();
+    AtomicBoolean inDoubt = new AtomicBoolean();
     try {
       var answer =
           cluster.call(
-              heldFor(CREATE_LIMIT, ambiguous), ClusterServiceGrpc.getResizeTopicMethod(), request);
+              heldFor(CREATE_LIMIT, inDoubt), ClusterServiceGrpc.getResizeTopicMethod(), request);
       return new Resized(
           AdminMessages.info(answer.getTopic()),
           AdminMessages.moves(answer.getMovesList()),
@@ -653,11 +675,11 @@ public final class Admin implements AutoCloseable {
     } catch (OncelogException e) {
       boolean refused =
           e.kind() == ErrorKind.INVALID_REQUEST && "partitions".equals(e.details().field());
-      if (!refused || !ambiguous.get()) {
+      if (!refused || !inDoubt.get() || resize.dryRun) {
         throw e;
       }
       // After a call without an answer they may be those of this call.
-      TopicInfo found = describeTopics(name).get(0);
+      TopicInfo found = present(name, e);
       if (found.partitions.size() != resize.partitions) {
         throw e;
       }
@@ -979,7 +1001,10 @@ public final class Admin implements AutoCloseable {
     return new Lags(cluster).of(groups.describe(group));
   }
 
-  /** Forgets a group and its offsets, and tells whether there was one. */
+  /**
+   * Forgets a group and its offsets, and tells whether there was one: true also if an attempt
+   * without an answer may have deleted it.
+   */
   public boolean deleteGroup(String group) {
     return groups.delete(group);
   }

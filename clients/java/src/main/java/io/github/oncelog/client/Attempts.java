@@ -12,10 +12,7 @@ final class Attempts {
 
   synchronized void failed(OncelogException error) {
     last = error;
-    inDoubt |=
-        error.kind() == ErrorKind.REQUEST_TIMEOUT
-            || error.kind() == ErrorKind.UNAVAILABLE
-            || error.outcome() == OncelogException.Outcome.UNKNOWN;
+    inDoubt |= mayHaveBeenDone(error);
     if (telling == null || rank(error) >= rank(telling)) {
       telling = error;
     }
@@ -26,6 +23,11 @@ final class Attempts {
     last = null;
     telling = null;
     inDoubt = false;
+  }
+
+  /** Whether a node may have taken one of them. */
+  synchronized boolean inDoubt() {
+    return inDoubt;
   }
 
   synchronized OncelogException last() {
@@ -75,6 +77,14 @@ final class Attempts {
       text += "; the last attempt: " + last.getMessage();
     }
     return error.ofCall(text, inDoubt);
+  }
+
+  /** Whether a node may have executed a call that ended so. */
+  static boolean mayHaveBeenDone(OncelogException error) {
+    boolean lost =
+        error.kind() == ErrorKind.REQUEST_TIMEOUT || error.kind() == ErrorKind.UNAVAILABLE;
+    boolean unsent = !error.isTold() && error.getMessage().contains(Statuses.NO_CONNECTION);
+    return lost && !unsent || error.outcome() == OncelogException.Outcome.UNKNOWN;
   }
 
   /** Whether a node has said this: its refusal, or its view of the cluster. */

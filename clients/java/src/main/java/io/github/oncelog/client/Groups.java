@@ -41,8 +41,13 @@ final class Groups {
 
   /** Asks the group's coordinator, wherever it is now. */
   private <Q, A> A call(String group, MethodDescriptor<Q, A> method, Q request) {
+    return call(group, method, request, new Attempts());
+  }
+
+  /** The same, with the failed attempts for the caller. */
+  private <Q, A> A call(
+      String group, MethodDescriptor<Q, A> method, Q request, Attempts attempts) {
     long deadline = Times.now() + cluster.requestTimeout;
-    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       String address = coordinator(group);
       try {
@@ -268,7 +273,10 @@ final class Groups {
 
   boolean delete(String group) {
     DeleteGroupRequest request = DeleteGroupRequest.newBuilder().setGroup(group).build();
-    return call(group, GroupServiceGrpc.getDeleteGroupMethod(), request).getExisted();
+    Attempts attempts = new Attempts();
+    var answer = call(group, GroupServiceGrpc.getDeleteGroupMethod(), request, attempts);
+    // A lost answer to an earlier attempt may mean that we deleted it.
+    return answer.getExisted() || attempts.inDoubt();
   }
 
   /** All groups, by name: each node tells those that it leads. */

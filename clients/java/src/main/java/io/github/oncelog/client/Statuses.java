@@ -9,6 +9,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.nio.channels.ClosedChannelException;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -18,6 +19,9 @@ import java.util.Map;
 final class Statuses {
   private static final Metadata.Key<byte[]> STATUS_DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
+  /** Begins the text of an error of a call that was not sent. */
+  static final String NO_CONNECTION = "failed to connect";
+
   private static final String ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo";
 
   /**
@@ -74,6 +78,9 @@ final class Statuses {
     if (kind == null) {
       return new OncelogException(
           ErrorKind.INTERNAL, "%s: %s: %s", address, status.getCode(), text);
+    }
+    if (status.getCause() instanceof ConnectException) {
+      text = NO_CONNECTION + ": " + text;
     }
     return new OncelogException(kind, "%s: %s", address, text);
   }

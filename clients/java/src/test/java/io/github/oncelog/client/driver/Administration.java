@@ -98,6 +98,8 @@ final class Administration {
       case "group_lag" -> {
         return lag(admin.groupLag(text(command, "group")));
       }
+      case "delete_group" ->
+          answer.addProperty("existed", admin.deleteGroup(text(command, "group")));
       case "list_sinks" -> {
         JsonArray sinks = new JsonArray();
         admin.listSinks().forEach(one -> sinks.add(sink(one)));
