@@ -23,6 +23,7 @@ from cluster.partition.disk_reads import in_thread, without_waiting
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
 from cluster.services.context import NodeContext
 from cluster.services.fair_turns import SLICE_BATCHES, SLICE_BYTES, Turn
+from cluster.services.log.deleted_blanks import stand_in
 from cluster.services.log.fetch_encoding import FetchSection, encode
 from cluster.services.outcomes import confirm
 from cluster.services.partition_events import Listening
@@ -249,6 +250,8 @@ class Reader:
                 section.records.high_watermark = partition.high_watermark
                 if room <= 0 or limit <= 0:
                     return room > 0
+                if _passed_blanks(partition, offset, section, found):
+                    continue
                 reading = partition.reading(offset, min(room, SLICE_BYTES), limit)
                 batches = await self._slice(partition, reading, answering)
                 if batches is None:
@@ -407,6 +410,20 @@ class Reader:
             return found
         except StorageError as error:
             raise self._damage(partition, error, answering) from error
+
+
+def _passed_blanks(
+    partition: Partition, offset: int, section: FetchSection, found: Collected
+) -> bool:
+    """Add a batch in place of deleted blanks; returns whether the offset is one of those."""
+    blanks = stand_in(partition, offset)
+    if blanks is None:
+        return False
+    size = len(blanks[1])
+    section.add(*blanks, size)
+    found.size += size
+    found.batches += 1
+    return True
 
 
 def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:
