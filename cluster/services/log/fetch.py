@@ -238,9 +238,8 @@ class Reader:
         """
         while True:
             limit = min(most - len(section.batches), MAX_BATCHES - found.batches, SLICE_BATCHES)
-            room = found.budget - found.size
-            if fetch.max_bytes > 0:
-                room = min(room, fetch.max_bytes - section.size)
+            of_partition = fetch.max_bytes if fetch.max_bytes > 0 else found.budget
+            room = min(found.budget - found.size, of_partition - section.size)
             offset = section.next_offset(fetch.offset)
             try:
                 partition = self._readable(fetch.topic, fetch.partition, answering)
@@ -253,16 +252,16 @@ class Reader:
                 if _passed_blanks(partition, offset, section, found):
                     continue
                 reading = partition.reading(offset, min(room, SLICE_BYTES), limit)
-                batches = await self._slice(partition, reading, answering)
-                if batches is None:
+                if (batches := await self._slice(partition, reading, answering)) is None:
                     continue
             except _REFUSALS as error:
-                told = None if section.batches else await self._told(error, fetch, answering)
-                if told is None and not section.batches:
+                if section.batches:
+                    return False
+                told = await self._told(error, fetch, answering)
+                if told is None:
                     continue
-                if told is not None:
-                    self._explain(told, section.records)
-                    found.failed = True
+                self._explain(told, section.records)
+                found.failed = True
                 return False
             if section.batches and batches and batches[0].base_offset != offset:
                 return False  # it was carried since the one before was read

@@ -28,6 +28,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.disk import PlantedDamage
 from tests.sim.faults import Faults
+from tests.sim.joining import NothingLeftError
 from tests.sim.membership.seeds import DURATION, Moves, drive, settings_of
 from tests.sim.network import split
 from tests.sim.node import METADATA_ENTRIES, Node
@@ -288,6 +289,8 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
             "damage": operator.damages, "away": operator.absences,
             "demotion": operator.demotions,
         }  # fmt: skip
+    except NothingLeftError:
+        result.injected = {"lost disk": FOUNDING}
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
