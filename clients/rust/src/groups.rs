@@ -85,12 +85,7 @@ impl Groups {
     }
 
     /// The same, with the failed attempts for the caller.
-    async fn call_noting<T, F, A>(
-        &self,
-        group: &str,
-        tried: &mut Attempts,
-        method: F,
-    ) -> Result<T>
+    async fn call_noting<T, F, A>(&self, group: &str, tried: &mut Attempts, method: F) -> Result<T>
     where
         F: Fn(Node) -> A,
         A: Future<Output = std::result::Result<Response<T>, Status>>,
@@ -213,7 +208,8 @@ impl Groups {
     pub(crate) async fn delete(&self, group: &str) -> Result<bool> {
         let request = pb::DeleteGroupRequest { group: group.into() };
         let mut tried = Attempts::default();
-        let answer = self.call_noting(group, &mut tried, ask!(groups.delete_group(request))).await?;
+        let answer =
+            self.call_noting(group, &mut tried, ask!(groups.delete_group(request))).await?;
         // A lost answer to an earlier attempt may mean that we deleted it.
         Ok(answer.existed || tried.in_doubt())
     }

@@ -595,8 +595,7 @@ public final class Admin implements AutoCloseable {
     long total = cluster.requestTimeout;
     DeleteTopicRequest request = DeleteTopicRequest.newBuilder().setName(name).build();
     try {
-      cluster.call(
-          limits(total, inDoubt), ClusterServiceGrpc.getDeleteTopicMethod(), request);
+      cluster.call(limits(total, inDoubt), ClusterServiceGrpc.getDeleteTopicMethod(), request);
     } catch (OncelogException e) {
       // A lost answer to an earlier attempt may mean that we deleted it.
       if (e.kind() != ErrorKind.UNKNOWN_TOPIC_OR_PARTITION || !inDoubt.get()) {

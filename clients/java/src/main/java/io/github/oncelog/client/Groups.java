@@ -45,8 +45,7 @@ final class Groups {
   }
 
   /** The same, with the failed attempts for the caller. */
-  private <Q, A> A call(
-      String group, MethodDescriptor<Q, A> method, Q request, Attempts attempts) {
+  private <Q, A> A call(String group, MethodDescriptor<Q, A> method, Q request, Attempts attempts) {
     long deadline = Times.now() + cluster.requestTimeout;
     for (int failures = 1; ; failures++) {
       String address = coordinator(group);

@@ -19,6 +19,7 @@ import java.util.Map;
 final class Statuses {
   private static final Metadata.Key<byte[]> STATUS_DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
+
   /** Begins the text of an error of a call that was not sent. */
   static final String NO_CONNECTION = "failed to connect";
 
