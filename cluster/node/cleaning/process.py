@@ -76,8 +76,9 @@ class WorkerProcess:
             if process is None:
                 process = self._process = self._started()
             reply = await self._in_thread(_exchange, process, request)
-        except (OSError, EOFError) as error:
-            log.warning("the cleaner's worker ended: %s", error)
+        except Exception as error:  # the cleaner must not wait for ever
+            is_expected = isinstance(error, OSError | EOFError)
+            log.warning("the cleaner's worker ended: %s", error, exc_info=not is_expected)
             if self._process is process:
                 self.close()
         done(reply)

@@ -92,6 +92,20 @@ def test_a_stopped_process_that_is_closed_ends_its_request(size: int) -> None:
     with_worker(hangs)
 
 
+def test_an_unexpected_error_ends_the_request(caplog: pytest.LogCaptureFixture) -> None:
+    """Else a pass would wait for its reply for ever."""
+
+    async def fails(worker: WorkerProcess) -> None:
+        await asked(worker, BEGIN)
+        assert worker._process is not None and worker._process.stdin is not None
+        worker._process.stdin.close()  # to write to it is a ValueError
+        assert await asked(worker, NOTHING) is None
+        assert "ValueError" in caplog.text
+        assert await asked(worker, BEGIN) == b""
+
+    with_worker(fails)
+
+
 def test_a_request_that_was_just_made_leaves_no_process() -> None:
     async def run() -> None:
         worker, replies = WorkerProcess(16 << 20), list[bytes | None]()
