@@ -40,6 +40,10 @@ RETRY = 1.0  # seconds until a carried batch is proposed again that has to wait
 ANSWER = 120.0  # seconds for a reply of the worker; one takes 0.1 to 3 s of a core
 # The worker ends with so many looks in a row that find nothing: to start one costs 0.2 s of a core.
 IDLE_LOOKS = 4
+# Clean parts that one look measures. The loop waits 3 to 5 ms for each, and a new leader knows none
+# of them, so the others follow one by one.
+MEASURED = 4
+PAUSE = 0.05  # seconds between those
 # Seconds until a partition is cleaned again after an error that is a bug of ours; each further one
 # doubles them, so often at most: a pass reads the whole partition.
 HELD, DOUBLED = 64.0, 6
@@ -113,6 +117,7 @@ class Cleaner:
         self._cleaned: Partition | None = None
         self._closed = False
         self._idle_looks = 0
+        self._unmeasured = list[Partition]()  # while they are measured one by one
         self._requests = 0
         self._asked_now = 0  # number of the request that the worker has; 0: none
         self._set_back = set[int]()  # groups: their passes broke off since one was cleaned
@@ -161,7 +166,8 @@ class Cleaner:
         self._worker.close()
 
     def _candidates(self) -> list[tuple[Partition, Due, int]]:
-        found, led = [], set[str]()
+        found, led, unmeasured = [], set[str](), list[Partition]()
+        most = self._due.measured + MEASURED
         for partition in list(self._by_group.values()):
             if partition.policy.cleanup == Cleanup.DELETE or partition.group.failed is not None:
                 continue
@@ -171,15 +177,34 @@ class Cleaner:
                 continue
             led.add(_name(partition))
             try:
-                due = self._due.of(partition, now_ms)
+                due = self._due.of(partition, now_ms, may_measure=self._due.measured < most)
             except StorageError as error:
                 partition.unreadable(error)
                 continue
-            if due.is_due and partition.group.config.group not in self._held:
+            if due is None:
+                unmeasured.append(partition)
+            elif due.is_due and partition.group.config.group not in self._held:
                 found.append((partition, due, now_ms))
         for name in self.counters.errors.keys() - led:
             del self.counters.errors[name]
+        if unmeasured and not self._unmeasured:
+            self._unmeasured = unmeasured
+            self._later(PAUSE, self._measure)
         return found
+
+    def _measure(self) -> None:
+        """Measures a clean part that a look left out; the next look finds it."""
+        if self._closed:
+            return
+        partition = self._unmeasured.pop()
+        try:
+            if partition.group.failed is None:
+                self.due_of(partition)
+        except StorageError as error:
+            partition.unreadable(error)
+        finally:
+            if self._unmeasured:
+                self._later(PAUSE, self._measure)
 
     # -- running ------------------------------------------------------------------------
 

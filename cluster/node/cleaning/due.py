@@ -15,7 +15,7 @@ from cluster.partition.replica import Partition
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Policy
 
-MOST_ROWS = 512  # that are read to learn the size of a clean part; a row takes about 5 us
+MOST_ROWS = 512  # of the clean part that are read to measure it, or twice; one takes about 5 us
 
 
 class Due(NamedTuple):
@@ -50,6 +50,7 @@ class CleaningDue:
         # Group -> the leader's term, and how far it has cleaned. Some batches there may stay as
         # they are, so that the carried ones do not tell.
         self._cleaned_to: dict[int, tuple[int, int]] = {}
+        self.measured = 0  # clean parts, so far
 
     def cleaned(self, partition: Partition, end: int) -> None:
         """Notes that a pass over the partition is complete up to `end`."""
@@ -61,8 +62,11 @@ class CleaningDue:
         self._clean.pop(group, None)
         self._cleaned_to.pop(group, None)
 
-    def of(self, partition: Partition, now_ms: int) -> Due:
-        """Returns the dirty part. It is empty if dirty_from is its end."""
+    def of(self, partition: Partition, now_ms: int, *, may_measure: bool = True) -> Due | None:
+        """Returns the dirty part. It is empty if dirty_from is its end.
+
+        may_measure: else None, if the size of its clean part is not known.
+        """
         stored, policy = partition.machine.stored, partition.policy
         group = partition.group
         term, cleaned_to = self._cleaned_to.get(group.config.group, (0, 0))
@@ -72,16 +76,26 @@ class CleaningDue:
         end = _cleanable_end(stored, begin, policy, now_ms)
         if end <= begin:
             return Due(begin, begin, 0.0, False)
-        size = max(stored.stored_bytes - self._clean_bytes(group.config.group, stored, begin), 0)
+        clean = self._clean_bytes(group.config.group, stored, begin, may_measure=may_measure)
+        if clean is None:
+            return None
+        size = max(stored.stored_bytes - clean, 0)
         dirty = size * (end - begin) // (stored.next_offset - begin)
         share = dirty / max(stored.stored_bytes, 1)
         is_much = dirty >= self._min_dirty_bytes and share >= policy.min_cleanable_dirty_ratio
         return Due(begin, end, share, is_much or _is_overdue(stored, begin, policy, now_ms))
 
-    def _clean_bytes(self, group: int, stored: StoredBatches, begin: int) -> int:
+    def _clean_bytes(
+        self, group: int, stored: StoredBatches, begin: int, *, may_measure: bool
+    ) -> int | None:
+        if begin <= stored.log_start:
+            return 0
         key = (stored.log_start, begin, len(stored.carried))
         known = self._clean.get(group)
         if known is None or known.key != key:
+            if not may_measure:
+                return None
+            self.measured += 1
             known = self._clean[group] = _Clean(key, _bytes_below(stored, begin))
         return known.size
 

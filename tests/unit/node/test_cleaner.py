@@ -18,7 +18,14 @@ from cluster.consensus.background_reads import BackgroundReads
 from cluster.entries import BatchEntry, pack_batch, payload_of, unpack_batch, unpack_carried
 from cluster.features import FEATURES, Features, Finalized
 from cluster.node.cleaning import due, reading
-from cluster.node.cleaning.cleaner import ANSWER, HELD, IDLE_LOOKS, Cleaner, CleanerSettings
+from cluster.node.cleaning.cleaner import (
+    ANSWER,
+    HELD,
+    IDLE_LOOKS,
+    MEASURED,
+    Cleaner,
+    CleanerSettings,
+)
 from cluster.partition import batch_index, carried
 from cluster.partition.batch_index import BatchIndex
 from cluster.partition.replica import MIN_SAVED_BYTES
@@ -402,6 +409,29 @@ def test_a_large_clean_part_is_measured_by_a_sample(monkeypatch: pytest.MonkeyPa
     sampled = replica.cleaner.due_of(replica.part)
     assert whole is not None and sampled is not None and len(read) == 8
     assert abs(sampled.share - whole.share) < 0.01
+
+
+def test_a_look_measures_a_few_clean_parts_and_leaves_the_others_for_later() -> None:
+    """A new leader of 1,000 partitions knew none of them: one look held the loop for 2.5 s."""
+    replicas = [filled(min_cleanable_dirty_ratio=0.9) for _ in range(MEASURED + 3)]
+    for replica in replicas:
+        replica.clean()
+        assert replica.cleaner.counters.passes == 1
+        replica.put_rows([(b"key", b"new")], 10)
+    for number, replica in enumerate(replicas):
+        replica.log.config.group = GROUP + number
+    first = replicas[0]
+    first.cleaner._due = sizes = due.CleaningDue(0)
+    led: Any = first.cleaner._by_group
+    led |= {GROUP + number: replica.part for number, replica in enumerate(replicas)}
+    first.cleaner.look()
+    measured = [sizes.measured]
+    while first.calls:
+        first.step()
+        measured.append(sizes.measured)
+    assert measured == [MEASURED + more for more in range(4)]
+    first.cleaner.look()
+    assert sizes.measured == MEASURED + 3 and not first.calls, "nothing is due"
 
 
 def _noted(read: list[int]) -> Callable[[IndexEntry], IndexEntry]:
