@@ -93,6 +93,11 @@ class _Request:
     def is_handed_over(self) -> bool:
         return self.next == len(self.asked.partitions)
 
+    def make_way(self) -> None:
+        """Let the answers behind go first: acks=0 sends nothing."""
+        if not self.asked.acks and self.exchange.parts is None:
+            self.exchange.answer(())
+
     def answer(self) -> None:
         """Answer, when all results are there. Nothing is sent for acks=0.
 
@@ -100,7 +105,7 @@ class _Request:
         leader anew. Else it would send to a former leader until its metadata is too old.
         """
         if not self.asked.acks:
-            self.exchange.answer(())
+            self.make_way()
             if any(one is not None and one.error for one in self.results):
                 self.exchange.close()
             return
@@ -235,12 +240,20 @@ class Producing:
                 return None
             if found is not None:
                 return found
-        if not node.memory.full and self._hand_over(request, number, ready, replica):
+        if not self._is_full(request) and self._hand_over(request, number, ready, replica):
             return None
         if self._loop.time() >= request.deadline:
             self._answered(request, number, ready, _NO_ROOM)
             return None
         return partial(self._room, replica)
+
+    def _is_full(self, request: _Request) -> bool:
+        """Whether the node has no memory, or none beyond its share for a client with acks=0.
+
+        Such a client is not limited by the answers that it waits for.
+        """
+        is_beyond = not request.asked.acks and self._under_way.memory.must_wait
+        return is_beyond or self._node.memory.full
 
     def _over_quota(self, ready: _Ready, replica: Partition) -> Verdict | None:
         """Return why the caller may stage nothing, or no more producer ids in the partition.
@@ -344,10 +357,15 @@ class Producing:
             request.answer()
 
     def _sweep(self) -> None:
-        """Answer REQUEST_TIMED_OUT for requests past their deadline; they may commit later."""
+        """Answer REQUEST_TIMED_OUT for requests past their deadline; they may commit later.
+
+        Those of acks=0 make way now, not at once: their places limit what a client has in work.
+        """
         now = self._loop.time()
-        for request in [one for one in self._waiting if one.deadline <= now]:
-            if request.is_handed_over:  # else it is refused when its turn comes
+        # One that is not handed over is refused when its turn comes.
+        for request in [one for one in self._waiting if one.is_handed_over]:
+            request.make_way()
+            if request.deadline <= now:
                 for number in range(len(request.results)):
                     self._done(request, number, _NOT_IN_TIME)
         again = bool(self._waiting)

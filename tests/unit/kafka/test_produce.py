@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from cluster.access.budget import Budget
 from cluster.access.gate import Gate
+from cluster.consensus.proposals import Abandoned
 from cluster.dedup.verdict import Formats
 from cluster.features import KAFKA, Features, Finalized
 from cluster.kafka import ids, produce
@@ -108,9 +110,11 @@ class Rig:
         self.node = kafka_node(**policy)
         self.held: list[Callable[[], None]] = []
         self.answers = Answers()
-        self.producing = Producing(
-            self.node, Rights(Gate(None, None, None), Caller(), Sent(1)), Leases(self.node)
-        )
+        self.producing = self.made()
+
+    def made(self) -> Producing:
+        rights = Rights(Gate(None, None, None), Caller(), Sent(1))
+        return Producing(self.node, rights, Leases(self.node))
 
     def begin(self, *records: bytes, **fields: Any) -> None:
         source = Source(memoryview(request(*records, **fields)))
@@ -231,6 +235,37 @@ async def test_without_acknowledgements_an_error_ends_the_connection() -> None:
     rig.node.part.on_role(leader=False, ready=False, term=2)
     rig.begin(batch(1), acks=0)
     assert await rig.answers.all() == [[]] and rig.answers.closed
+
+
+async def test_without_acknowledgements_the_answers_behind_do_not_wait_for_the_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition without a majority held up the metadata that names other leaders."""
+    monkeypatch.setattr(produce, "SWEEP", 0.01)
+    rig, proposed = Rig(), list[Any]()
+    rig.node.log.propose = lambda data, done, **_: proposed.append(done)  # type: ignore[method-assign]
+    rig.begin(batch(1), acks=0)
+    assert await rig.answers.all() == [[]] and not rig.answers.closed
+    (done,) = proposed
+    done(Abandoned(2, "no longer the leader", lost=True))
+    assert rig.answers.closed, "its error is told all the same"
+
+
+async def test_a_client_without_acknowledgements_has_its_share_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(produce, "SWEEP", 0.01)
+    rig = Rig()
+    rig.node.memory = Budget(1 << 30, 1)
+    rig.producing = rig.made()
+    rig.hold()
+    for acks in (0, -1, 0):
+        rig.begin(batch(1), acks=acks)
+    await asyncio.sleep(0)
+    assert len(rig.held) == 2, "the third is not handed over: the node holds much"
+    rig.release()
+    await rig.answers.all()
+    assert len(rig.stored) == 3 and not rig.answers.closed
 
 
 TABLE: list[tuple[str, bytes, dict[str, Any], Error]] = [
