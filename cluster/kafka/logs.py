@@ -76,14 +76,15 @@ class Logs:
         """Delete records below the offset; returns the log's start. Raises one of EXPECTED."""
         hidden = is_internal(topic)
         replica = leading(self._node, "" if hidden else topic, index)
-        if offset > replica.high_watermark:
-            await confirm(replica)  # a deposed leader lacks records without knowing
-        start, end = -1, replica.high_watermark
-        wanted = end if offset == END else offset
-        if not 0 <= wanted <= end:
-            raise OffsetOutOfRangeError(wanted, replica.log_start_offset, end)
+        start = -1
         try:
             async with asyncio.timeout_at(ends):
+                if offset > replica.high_watermark:
+                    await confirm(replica)  # a deposed leader lacks records without knowing
+                end = replica.high_watermark
+                wanted = end if offset == END else offset
+                if not 0 <= wanted <= end:
+                    raise OffsetOutOfRangeError(wanted, replica.log_start_offset, end)
                 while start != replica.log_start_offset:
                     start = replica.log_start_offset
                     applied(await called_back(partial(replica.delete_below, wanted)))

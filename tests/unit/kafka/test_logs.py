@@ -50,10 +50,14 @@ async def filled() -> Rig:
     return rig
 
 
-async def delete(rig: Rig, offset: int, rights: Rights = ANYBODY) -> tuple[int, int]:
+async def delete(
+    rig: Rig, offset: int, rights: Rights = ANYBODY, timeout_ms: int = 5000
+) -> tuple[int, int]:
     """The error, and the low watermark."""
     wanted = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, offset)])
-    answer = await Logs(rig.node).delete(rights, HEAD, DeleteRecordsRequest([wanted], 5000))
+    request = DeleteRecordsRequest([wanted], timeout_ms)
+    async with asyncio.timeout(60):
+        answer = await Logs(rig.node).delete(rights, HEAD, request)
     (one,) = answer.topics[0].partitions
     return one.error_code, one.low_watermark
 
@@ -89,6 +93,12 @@ async def test_a_deposed_leader_does_not_say_that_an_offset_is_not_there() -> No
     outcome = Abandoned(2, "no longer the leader", lost=True)
     rig.node.log.confirm = lambda done: done(outcome)  # type: ignore[method-assign]
     assert await delete(rig, 16) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def test_a_leader_that_is_not_sure_in_time_does_not_delete() -> None:
+    rig = await filled()
+    rig.node.log.confirm = lambda done: None  # type: ignore[method-assign]
+    assert await delete(rig, 16, timeout_ms=20) == (Error.REQUEST_TIMED_OUT, -1)
 
 
 async def test_another_node_does_not_delete() -> None:
