@@ -85,9 +85,8 @@ signal.signal(signal.SIGALRM, ring)
 producer = Producer(bootstrap_servers=server, linger_ms=1, batch_size=2000)
 producer.partitions_for(topic)
 sent = []
-ends = time.monotonic() + 0.7
 stops = 0
-while time.monotonic() < ends:
+while stops < 100:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0007)
         while True:
@@ -104,7 +103,6 @@ producer.flush(timeout_ms=30_000)
 settled = producer.metrics()["records_acked"]
 producer.close(timeout_ms=5000)
 found = values(settled)
-assert stops > 5, stops
 assert len({record.value for record in found}) == len(found) == settled
 assert all(record.key in (None, record.value) for record in found)
 assert all(dict(record.headers).get("h", record.value) == record.value for record in found)
