@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
 from typing import Any
 
 from oncelog import errors, types
@@ -76,7 +77,8 @@ class AdminCore:
                 raise
             topic = await self._present(name, error)
             asked = (partitions or topic.partition_count, replicas or topic.replica_count)
-            if asked != (topic.partition_count, topic.replica_count):
+            has = (topic.partition_count, topic.replica_count)
+            if asked != has or not _fits(config or types.TopicConfig(), topic.config):
                 raise
             return topic
         return messages.topic_info(answer.topic)
@@ -404,6 +406,12 @@ class AdminCore:
     async def abort_transaction(self, transaction_id: int) -> None:
         request = transaction_pb2.AbortTransactionRequest(transaction_id=transaction_id)
         await self._call(lambda channel: transaction_stub(channel).AbortTransaction, request)
+
+
+def _fits(asked: types.TopicConfig, has: types.TopicConfig) -> bool:
+    """Tell whether a topic has the settings that a call gives; nodes may omit defaults."""
+    pairs = zip(astuple(asked), astuple(has), strict=True)
+    return all(given is None or given == value for given, value in pairs if value is not None)
 
 
 def _nonce() -> int:

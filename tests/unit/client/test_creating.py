@@ -16,9 +16,11 @@ from oncelog.errors import (
     OncelogError,
     TopicAlreadyExistsError,
 )
+from oncelog.types import CleanupPolicy, ExpectedOffsets, TopicConfig
+from oncelog.v1 import cluster_pb2
 
 
-def admin_of(answers: list[OncelogError]) -> AdminCore:
+def admin_of(answers: list[Any]) -> AdminCore:
     """Admin of a cluster whose first answer was lost, and that gives these in turn."""
 
     async def call(
@@ -27,12 +29,19 @@ def admin_of(answers: list[OncelogError]) -> AdminCore:
         *,
         on_retry: Callable[[OncelogError], None] | None = None,
         **more: object,
-    ) -> None:
+    ) -> Any:
         if on_retry is not None:
             on_retry(BrokerUnavailableError("a:1: Socket closed"))
-        raise answers.pop(0)
+        answer = answers.pop(0)
+        if isinstance(answer, OncelogError):
+            raise answer
+        return answer
 
-    cluster: Any = SimpleNamespace(call=call, config=SimpleNamespace(request_timeout_ms=10_000))
+    cluster: Any = SimpleNamespace(
+        call=call,
+        config=SimpleNamespace(request_timeout_ms=10_000),
+        leaders=SimpleNamespace(update=lambda described: None),
+    )
     return AdminCore(cluster)
 
 
@@ -46,3 +55,33 @@ async def test_the_doubt_stays_if_the_topic_cannot_be_described() -> None:
     admin = admin_of([InvalidRequestError("there are 2; in doubt", field="partitions"), REFUSED])
     with pytest.raises(InvalidRequestError, match="in doubt"):
         await admin.resize_topic("t", 2, 0, False, 1000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_ours"),
+    [
+        (None, True),
+        (TopicConfig(retention_ms=-1, min_compaction_lag_ms=0), True),
+        (TopicConfig(expected_offsets=ExpectedOffsets.REQUIRED), True),
+        (TopicConfig(retention_ms=60_000), False),
+        (TopicConfig(cleanup_policy=CleanupPolicy.COMPACT), False),
+    ],
+)
+async def test_a_topic_with_other_settings_is_anothers(
+    asked: TopicConfig | None, is_ours: bool
+) -> None:
+    """After a lost answer: the topic has as many partitions and replicas as the call gives."""
+    there = cluster_pb2.TopicInfo(
+        name="t",
+        partitions=[cluster_pb2.PartitionInfo(replicas=[1])],
+        config=cluster_pb2.TopicConfig(
+            retention_ms=-1, expected_offsets=cluster_pb2.EXPECTED_OFFSETS_REQUIRED
+        ),
+    )
+    described = cluster_pb2.DescribeTopicsResponse(topics=[there])
+    admin = admin_of([TopicAlreadyExistsError("there is one"), described])
+    if is_ours:
+        assert (await admin.create_topic("t", 1, 1, asked, 1000)).config.retention_ms == -1
+    else:
+        with pytest.raises(TopicAlreadyExistsError):
+            await admin.create_topic("t", 1, 1, asked, 1000)
