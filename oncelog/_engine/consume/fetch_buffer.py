@@ -4,7 +4,8 @@ Place in the flow: the fetcher (engine's thread) fills it, the consumer (user's 
 No IO. Fetched batches stay encoded until the user's thread takes them.
 
 Invariants, checked here: a partition's records follow each other without a hole, offsets only
-rise, and an answer to a question from before a seek is dropped.
+rise, an answer to a question from before a seek is dropped, and records come before an error or a
+reset behind them.
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ class Cursor:
     high_watermark: int = -1
     log_start_offset: int = -1
     paused: bool = False
-    error: OncelogError | None = None
+    error: OncelogError | None = None  # raised when the chunks are taken
+    # A fetch ahead at this offset was out of range; it is asked again when the chunks are taken.
+    refused_at: int = -1
     topic_id: int = 0  # of the topic to which the position belongs; 0: not known yet
     # The position was reached by reading, so the records before it did exist.
     by_reading: bool = False
@@ -173,7 +176,7 @@ class Wanted:
 
 class Added(Enum):
     OK = "ok"
-    STALE = "stale"  # the user has seeked
+    STALE = "stale"  # the user has seeked, or takes the records before an error first
     ERROR = "error"  # the answer is an error; nothing was added
     ANEW = "anew"  # the topic was deleted and recreated; nothing was added
     BEHIND = "behind"  # the node has not learned of that yet; nothing was added
@@ -282,7 +285,7 @@ class FetchBuffer:
             if self.interruptions:
                 return None
             for cursor in self._cursors.values():
-                if cursor.error is not None and not errors_wait:
+                if cursor.error is not None and not cursor.chunks and not errors_wait:
                     raise self._taken_error(cursor, cursor.error)
             if time.monotonic() >= self._held_from:
                 return None
@@ -304,7 +307,7 @@ class FetchBuffer:
         return (
             self._closed
             or bool(self.interruptions)
-            or any(cursor.error is not None for cursor in self._cursors.values())
+            or any(one.error is not None and not one.chunks for one in self._cursors.values())
             or (
                 any(not self._cursors[tp].paused for tp in self._turns)
                 and time.monotonic() < self._held_from
@@ -323,7 +326,7 @@ class FetchBuffer:
         threads.wait(known_within, timeout, "ask for a position")
         with self._lock:
             cursor = self._cursors[tp]
-            if cursor.error is not None:
+            if cursor.error is not None and not cursor.chunks:
                 raise self._taken_error(cursor, cursor.error)
             return _position(cursor)
 
@@ -393,7 +396,8 @@ class FetchBuffer:
     def _drop_first(self, cursor: Cursor) -> None:
         """Drop in steps: a signal handler may raise between them, and the rest stays usable."""
         chunk, left = cursor.chunks[0], cursor.buffered - cursor.chunks[0].size
-        if cursor.buffered >= self._partition_bytes > left:
+        frees = cursor.buffered >= self._partition_bytes > left
+        if frees or cursor.fetch_offset == cursor.refused_at:
             self._on_room(cursor.tp)  # the engine looks when the lock is free
         cursor.position, cursor.by_reading, cursor.buffered = chunk.end_offset, True, left
         cursor.chunks.popleft()
@@ -460,6 +464,7 @@ class FetchBuffer:
                 and c.error is None
                 and not c.paused
                 and c.buffered < self._partition_bytes
+                and not (c.chunks and c.fetch_offset == c.refused_at)
             ]
 
     def room(self, wanted: Wanted) -> bool | None:
@@ -485,6 +490,9 @@ class FetchBuffer:
                 before, cursor.topic_id = cursor.topic_id, answer.topic_id
                 if before:
                     return Added.ANEW
+            if answer.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE and cursor.chunks:
+                cursor.refused_at = wanted.offset
+                return Added.STALE
             if answer.error != log_pb2.PARTITION_ERROR_NONE:
                 return Added.ERROR
             cursor.high_watermark = max(cursor.high_watermark, answer.high_watermark)

@@ -155,9 +155,9 @@ def test_arrow_and_stored_batches_without_blanks() -> None:
 def test_a_hole_is_an_error_and_nothing_behind_it_is_given_out() -> None:
     rig = Rig()
     rig.add(stored(0, 1), stored(2, 1))
+    assert offsets(rig.buffer, 1) == [0], "the records before it come first"
     with pytest.raises(errors.CorruptLogError, match="after offset 0"):
-        rig.read()
-    assert rig.read() == [(0, 0)]
+        rig.buffer.peek(0)
 
 
 def test_a_damaged_batch_is_never_given_out() -> None:
@@ -244,6 +244,38 @@ def test_an_error_is_raised_once_and_holds_up_fetching() -> None:
     rig.buffer.seek(A, 1)
     rig.buffer.fail(A, before, errors.UnknownTopicOrPartitionError("from before the seek"))
     assert rig.buffer.peek(0) is None
+
+
+def test_records_that_were_fetched_ahead_come_before_an_error() -> None:
+    rig = Rig(A, B)
+    rig.add(stored(0, 2), stored(2, 1))
+    rig.buffer.fail(A, rig.wanted().generation, errors.UnknownTopicOrPartitionError("gone"))
+    assert rig.buffer.wait_position(A, 0) == 0
+    rig.buffer.pause(A, True)
+    assert rig.buffer.peek(0) is None, "neither comes while it is paused"
+    rig.buffer.pause(A, False)
+    assert offsets(rig.buffer, 9) == [0, 1, 2]
+    rig.add(stored(0, 1), tp=B)
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
+        rig.buffer.peek(0)
+    assert rig.read() == [(1, 0)]
+
+
+def test_a_fetch_ahead_out_of_range_is_asked_again_when_the_records_before_it_are_taken() -> None:
+    """A reset or a caller's seek would drop them."""
+    rig = Rig()
+    rig.add(stored(0, 2), stored(2, 1))
+    gone = answer(error=log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE, log_start_offset=9)
+    wanted = rig.wanted()
+    assert rig.buffer.add(wanted, gone) is Added.STALE
+    assert (rig.buffer.wanted(), rig.room) == ([], [])
+    assert offsets(rig.buffer, 2) == [0, 1]
+    assert rig.buffer.wanted() == []
+    assert rig.read() == [(0, 2)]
+    assert (rig.buffer.wanted(), set(rig.room)) == ([wanted], {A}), "the fetcher is told"
+    assert rig.buffer.add(wanted, gone) is Added.ERROR
+    rig.add(stored(3, 1))
+    assert rig.wanted().offset == 4, "nothing is held up later"
 
 
 def test_a_start_position_found_after_a_seek_is_ignored() -> None:
