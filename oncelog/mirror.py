@@ -107,7 +107,6 @@ class Mirror:
         self._starting = dict(starting_offsets or {})
         self._producers: dict[int, Producer] = {}
         self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
-        self._next: dict[int, int] = {}  # source offsets behind the taken batches
         # Records of small batches that wait for more, with their rough size.
         self._small: dict[int, tuple[list[Record], int]] = {}
         cluster_id, count = self._inspect()
@@ -187,7 +186,7 @@ class Mirror:
             one.resumed_at = self._seek(tp, one.resumed_at, first, starts[tp])
 
     def _seek(self, tp: TopicPartition, offset: int, deleted: int, start: int) -> int:
-        """Go on at the offset or behind blanks that were deleted. Raises OffsetOutOfRangeError.
+        """Go on at the offset or at the log's start. Raises OffsetOutOfRangeError.
 
         deleted: the end of the deleted records; start: of the log.
         """
@@ -202,18 +201,8 @@ class Mirror:
                 log_start_offset=start,
             )
         offset = max(offset, start)
-        self._next[tp.partition] = offset
         self._consumer.seek(tp, offset)
         return offset
-
-    def _go_on(self, tp: TopicPartition) -> int:
-        """Go on where the log begins, if only blanks were deleted behind the last batch.
-
-        What was fetched ahead is dropped, so the offset of the failed fetch does not count.
-        """
-        start = offsets_at_start(self._consumer, [tp], "earliest")[tp]
-        deleted = offsets_at_start(self._consumer, [tp], "deleted")[tp]
-        return self._seek(tp, self._next[tp.partition], deleted, start)
 
     def _filled(self, partitions: list[int]) -> dict[int, int]:
         """Count the records that the target's partitions have had so far."""
@@ -251,8 +240,11 @@ class Mirror:
             try:
                 batch = self._consumer.stored_batch(timeout_ms=0 if self._small else _POLL_MS)
             except OffsetOutOfRangeError as error:
-                tp = TopicPartition(error.topic, error.partition)
-                reached = self._go_on(tp)
+                self._finish()  # the source may not have these records any more
+                if error.offset >= error.log_start_offset:
+                    raise
+                tp, start = TopicPartition(error.topic, error.partition), error.log_start_offset
+                reached = self._seek(tp, error.offset, start, start)
                 if left is not None and reached >= left.get(tp.partition, 0):
                     left.pop(tp.partition, None)
                 continue
@@ -265,10 +257,14 @@ class Mirror:
             self._take_acknowledged(batch.partition, wait=False)
             if left is not None and batch.last_offset + 1 >= left.get(batch.partition, 0):
                 left.pop(batch.partition, None)
+        self._finish()
+        return self.progress
+
+    def _finish(self) -> None:
+        """Wait until the taken records are stored."""
         self._send_all_small()
         for number in self._pending:
             self._take_acknowledged(number, wait=True)
-        return self.progress
 
     def _check_source(self) -> None:
         """Reject new source partitions: their records would be missing unnoticed."""
@@ -295,7 +291,6 @@ class Mirror:
 
     def _copy(self, batch: StoredBatch) -> None:
         number = batch.partition
-        self._next[number] = batch.last_offset + 1
         if batch.goes_whole(CODECS[self._compression], self._largest):
             self._send_small(number)
             future = self._producers[number].send_stored_batch(

@@ -190,7 +190,8 @@ class Archiver:
                 consumer.subscribe(self._tables)
                 try:
                     while not self._stopped and (ends is None or not self._is_at(ends)):
-                        self._turn(consumer)
+                        if not self._turn(consumer) and ends is not None:
+                            ends = self._with_starts({tp: end for tp, (_, end) in ends.items()})
                     consumer.unsubscribe()  # commits
                 except BaseException:
                     self._parts.clear()
@@ -198,7 +199,8 @@ class Archiver:
         finally:
             self._admin.close()
 
-    def _turn(self, consumer: Consumer) -> None:
+    def _turn(self, consumer: Consumer) -> bool:
+        """Tell whether the topics had a batch."""
         until = min([self._commit_at, *map(self._roll_at, self._parts.values())])
         wait_ms = min(_POLL_MS, int((until - time.monotonic()) * 1000) + 1)
         batch = consumer.stored_batch(timeout_ms=max(0, wait_ms))
@@ -211,6 +213,7 @@ class Archiver:
         if now >= self._commit_at:
             self._commit(list(self._parts))
             self._commit_at = time.monotonic() + self._settings.commit_ms / 1000
+        return batch is not None
 
     def _roll_at(self, part: _OpenPartition) -> float:
         if part.builder is None:
@@ -238,6 +241,7 @@ class Archiver:
         """Raises TableError if records from `begin` on are deleted, not only blanks."""
         query = self._consumer._fetcher.positions.list_offsets({tp: "deleted"})
         if begin < (end := runtime.run(query)[tp]):
+            self._flush(list(self._parts))  # the topics may not have these records any more
             raise TableError(
                 f"{tp}: records from {begin} to {end - 1} are deleted, and the table has none of "
                 "them; choose another --name for a new table"
@@ -415,14 +419,20 @@ class Archiver:
             for topic in self._tables
             for one in self._admin.describe_topic(topic).partitions
         ]
-        starts = self._consumer.beginning_offsets(tps)
-        return {tp: (starts[tp], end) for tp, end in self._consumer.end_offsets(tps).items()}
+        return self._with_starts(self._consumer.end_offsets(tps))
+
+    def _with_starts(
+        self, ends: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the present starts too: retention may delete the rest, and no batch follows."""
+        starts = self._consumer.beginning_offsets(ends)
+        return {tp: (starts[tp], end) for tp, end in ends.items()}
 
     def _is_at(self, ends: dict[TopicPartition, tuple[int, int]]) -> bool:
         """Tell whether the tables have all records up to these ends, also of other owners."""
         for tp, part in self._parts.items():
             start, end = ends.get(tp, (0, 0))
-            if part.next is not None and part.next < start and self._is_same(tp, part):
+            if part.next is not None and part.next < min(start, end) and self._is_same(tp, part):
                 self._check_gap(tp, part.next)
             if max(start, part.next or 0) < end and self._is_same(tp, part):
                 return False

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from oncelog._engine.net import runtime
 from oncelog.consumer import Consumer
 from oncelog.errors import (
     InvalidBatchError,
@@ -29,7 +28,6 @@ from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import CLIENT_ID, TopicGoneError, log
-from oncelog.types import TopicPartition
 from oncelog.wire.arrow import rows_between, to_arrow
 from oncelog.wire.stored import StoredBatch
 
@@ -156,9 +154,7 @@ def _stored(options: SourceOptions, consumer: Consumer, one: OffsetRange) -> Ite
             raise TopicGoneError(f"{one.tp} was deleted while it was read") from error
         except OffsetOutOfRangeError as error:
             if error.offset <= error.high_watermark:
-                # What was fetched ahead is dropped: the failed fetch's offset does not count.
-                if at < _deleted(consumer, one.tp):
-                    _note_loss(options, one, at, error)
+                _note_loss(options, one, error)
                 at = error.log_start_offset
                 if at >= one.end:
                     return
@@ -176,23 +172,16 @@ def _nothing_comes(one: OffsetRange, at: int, options: SourceOptions) -> Request
     )
 
 
-def _deleted(consumer: Consumer, tp: TopicPartition) -> int:
-    """Return the end of the deleted records: compaction may have left a hole behind them."""
-    return runtime.run(consumer._fetcher.positions.list_offsets({tp: "deleted"}))[tp]
-
-
-def _note_loss(
-    options: SourceOptions, one: OffsetRange, at: int, error: OffsetOutOfRangeError
-) -> None:
+def _note_loss(options: SourceOptions, one: OffsetRange, error: OffsetOutOfRangeError) -> None:
     """Raises if skipping deleted records is not allowed."""
     text = (
-        f"{one.tp} begins at offset {error.log_start_offset} now: {at} to "
+        f"{one.tp} begins at offset {error.log_start_offset} now: {error.offset} to "
         f"{min(error.log_start_offset, one.end) - 1} were deleted by retention before they "
         "were read"
     )
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(
-            f"{text} (failOnDataLoss=false goes on without)", **{**error.details, "offset": at}
+            f"{text} (failOnDataLoss=false goes on without)", **error.details
         ) from None
     log.warning("failOnDataLoss=false: %s", text)
 

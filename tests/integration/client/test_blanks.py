@@ -31,6 +31,7 @@ from oncelog.table.files import TableError
 from oncelog.table.run import Archiver, TableSettings
 from oncelog.table.verify import verify
 from tests.integration.client.cancelling import Kit
+from tests.integration.waiting import eventually
 
 BLANK: list[str | None] = [None, None]
 LIVE = [1, 3, 9, 10]
@@ -187,18 +188,59 @@ def test_a_running_mirror_goes_on_behind_deleted_blanks(kit: Kit, topic: str) ->
         assert mirror.progress[0].position == END + 1
 
 
-def test_a_running_mirror_stops_at_deleted_records_that_were_fetched_ahead(
+def append_and_delete(kit: Kit, topic: str, start: int, end: int) -> None:
+    """Records that nobody can fetch, not even a waiting reader."""
+    cluster = kit.broker.cluster
+
+    def both() -> None:
+        cluster.append_others(topic, 0, [""], times=end - start)
+        cluster.truncate(topic, 0, end)
+
+    kit.do(both)
+
+
+def fetch_ahead(kit: Kit, topic: str, consumer: Consumer, end: int) -> None:
+    """Have the consumer hold records up to `end`, behind which the next ones are deleted."""
+    cursor = consumer._buffer.cursor(TopicPartition(topic, 0))
+    assert cursor is not None
+    eventually(lambda: cursor.fetch_offset == end, f"it has fetched up to {end}")
+    append_and_delete(kit, topic, end, end + 3)
+    eventually(lambda: cursor.refused_at == end, "the fetch behind them is out of range")
+
+
+def test_a_running_mirror_copies_what_it_has_fetched_and_stops_at_deleted_records(
     kit: Kit, topic: str
 ) -> None:
-    """The fetch behind them fails: what was fetched and not taken is dropped with it."""
-    tp, copy = TopicPartition(topic, 0), kit.topic()
-    assert mirrored(kit, topic, copy) == LIVE[-1]
-    append(kit, topic, END, END + 4)
+    copy = kit.topic()
+    append(kit, topic, END, END + 2)
     with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
-        truncate(kit, topic, END + 3)
-        mirror._consumer.seek(tp, END + 1)  # as if all before were fetched
-        with pytest.raises(OffsetOutOfRangeError, match=f"offsets {LIVE[-1] + 1} to {END + 2} "):
+        fetch_ahead(kit, topic, mirror._consumer, END + 2)
+        with pytest.raises(OffsetOutOfRangeError, match=f"offsets {END + 2} to {END + 4} "):
             mirror.run(exit_at_end=True)
+    assert stored_of(kit, copy)[-1].last_sequence == END + 1
+    with Mirror(topic, copy, bootstrap_servers=kit.servers, skip_deleted=True) as mirror:
+        append(kit, topic, END + 5, END + 6)
+        fetch_ahead(kit, topic, mirror._consumer, END + 6)
+        assert mirror.run(exit_at_end=True)[0].position == END + 5
+
+
+@pytest.mark.parametrize("reset", ["latest", "none"])
+def test_records_that_were_fetched_come_before_a_reset(kit: Kit, topic: str, reset: str) -> None:
+    tp = TopicPartition(topic, 0)
+    settings: Any = {"bootstrap_servers": kit.servers, "auto_offset_reset": reset}
+    with Consumer(**settings) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        fetch_ahead(kit, topic, consumer, END)
+        assert [consumer.getone().offset for _ in LIVE] == LIVE
+        if reset == "none":
+            with pytest.raises(OffsetOutOfRangeError, match=f"offset {END} is out of range"):
+                consumer.getone()
+            return
+        while consumer.position(tp) != END + 3:
+            assert consumer.getmany(timeout_ms=100) == {}
+        append(kit, topic, END + 3, END + 4)
+        assert consumer.getone().offset == END + 3
 
 
 def stored_of(kit: Kit, topic: str) -> list[StoredBatch]:
@@ -226,7 +268,7 @@ def test_sparks_ranges_have_records_alone(kit: Kit, topic: str) -> None:
 
 
 def test_spark_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
-    kit: Kit, topic: str, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, topic: str
 ) -> None:
     copy, tp = kit.topic(), TopicPartition(topic, 0)
     append(kit, topic, END, END + 2)
@@ -251,11 +293,6 @@ def test_spark_goes_on_behind_deleted_blanks_and_not_behind_deleted_records(
     with pytest.raises(OffsetOutOfRangeError, match="10 to 13 were deleted by retention"):
         list(read_range(both, rest._replace(start=10), ["offset"]))
     truncate(kit, topic, END + 1)
-    seek, fetched = Consumer.seek, iter([12])
-    with monkeypatch.context() as ahead:  # 10 and 11 are fetched and not taken
-        ahead.setattr(Consumer, "seek", lambda self, tp, at: seek(self, tp, next(fetched, at)))
-        with pytest.raises(OffsetOutOfRangeError, match="10 to 14 were deleted by retention"):
-            list(read_range(both, rest._replace(start=10), ["offset"]))
     with pytest.raises(OffsetOutOfRangeError, match="records of the offsets 11 to 14 before"):
         claim(settings, {})
 
@@ -379,11 +416,54 @@ def test_spark_begins_in_a_table_that_ends_before_deleted_blanks(
         assert planner.earliest([tp]) == {tp: END + 4}, "the record in between is lost"
 
 
-def archive(kit: Kit, topic: str, to: Path) -> None:
+@pytest.mark.parametrize("are_blanks", [True, False])
+def test_a_table_ends_at_the_end_though_the_rest_is_deleted_meanwhile(
+    kit: Kit, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_blanks: bool
+) -> None:
+    archive(kit, topic, tmp_path)
+    append(kit, topic, END, END + 3)
+    if are_blanks:
+        carry(kit, topic, END, [BLANK, BLANK, BLANK])
+    ends = Archiver._ends
+
+    def then_deleted(self: Archiver) -> Any:
+        found = ends(self)
+        truncate(kit, topic, END + 3)
+        return found
+
+    monkeypatch.setattr(Archiver, "_ends", then_deleted)
+    if are_blanks:
+        archive(kit, topic, tmp_path)
+    else:
+        with pytest.raises(TableError, match=rf"records from {END} to {END + 2} are deleted"):
+            archive(kit, topic, tmp_path)
+    assert offsets_of(tmp_path, topic) == LIVE
+
+
+def test_a_table_keeps_the_records_before_deleted_ones(
+    kit: Kit, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error does not drop what was not committed yet: the topic has none of it any more."""
+    append(kit, topic, END, END + 1)
+    take = Archiver._take
+
+    def then_deleted(self: Archiver, batch: StoredBatch) -> None:
+        take(self, batch)
+        if batch.last_offset == END:
+            append_and_delete(kit, topic, END + 1, END + 4)
+            append(kit, topic, END + 4, END + 5)
+
+    monkeypatch.setattr(Archiver, "_take", then_deleted)
+    with pytest.raises(TableError, match=rf"records from {END + 1} to {END + 3} are deleted"):
+        archive(kit, topic, tmp_path, exit_at_end=False)
+    assert offsets_of(tmp_path, topic) == [*LIVE, END]
+
+
+def archive(kit: Kit, topic: str, to: Path, *, exit_at_end: bool = True) -> None:
     settings = TableSettings(roll_bytes=4096, merge_below=4096)
     kit.do(lambda: kit.broker.cluster.assign_member(2, [[topic, 0, 5], [topic, 1, 6]]))
     archiver = Archiver([topic], str(to), bootstrap_servers=kit.servers, settings=settings)
-    archiver.run(exit_at_end=True)
+    archiver.run(exit_at_end=exit_at_end)
 
 
 def offsets_of(to: Path, topic: str) -> list[int]:
