@@ -196,7 +196,8 @@ def next_change(
     votes: the nodes of `target` that shall vote; empty: all.
     A replica is added before one is removed, so that no majority gets smaller. Exceptions:
     - A silent voter goes as soon as a learner can replace it: three of four with one dead bear no
-      further loss.
+      further loss. With `votes` it waits while an even number votes, less than shall: without it
+      commits would be on fewer disks.
     - A lost (node, instance) on a target node goes first, then a damaged one. That may still vote
       after a restart, so it goes when the others are a majority without it. If it answers, it is
       sound again: it stays until the replica being filled has its vote.
@@ -223,15 +224,16 @@ def next_change(
             return ChangeStep.REMOVE, node
     if marked:
         return None
+    may_go = not votes or len(voters) % 2 == 1 or len(voters) >= len(votes)
     votes = votes or target
     leaving = [node for node in voters if node not in votes]
-    leaving.sort(key=lambda node: node == leader)  # the leader goes last
+    leaving.sort(key=lambda node: (node == leader, node in living))  # the leader goes last
     coming = [node for node in learners if node in votes]
+    coming.sort(key=lambda node: not is_responsive(node))
     if coming:
-        dead = [node for node in leaving if node != leader and not is_responsive(node)]
-        first = dead or (leaving if len(voters) >= MAX_VOTERS else ())
-        if first and len(voters) > 2:
-            return _without_vote(first[0], target)
+        is_full = len(voters) >= MAX_VOTERS
+        if leaving and len(voters) > 2 and (is_full or (may_go and leaving[0] not in living)):
+            return _without_vote(leaving[0], target)
         return ChangeStep.PROMOTE, coming[0]
     for node in target:
         if now.member(node) is None:

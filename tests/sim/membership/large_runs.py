@@ -11,7 +11,6 @@ import random
 from dataclasses import replace
 
 from cluster.metadata.node_loads import MANY_NODES
-from cluster.metadata.tables import METADATA_GROUP
 from tests.sim.cluster import Cluster
 from tests.sim.faults import Faults
 from tests.sim.many_nodes import ManyNodes, placed
@@ -36,8 +35,6 @@ def run_many(seed: int, *, verbose: bool = False) -> Result:
     many = ManyNodes(MANY_NODES, placed(MANY_NODES, PARTITIONS), settings=settings, seed=seed)
     cluster = many.cluster
     cluster.verbose = verbose
-    # Two silent voters give their votes away before learners get them: three vote for a moment.
-    cluster.checker.majorities[METADATA_GROUP] = settings.smallest_majority
     try:
         moves, faults = _drive(cluster, many.groups(), rng)
         result.injected = {**faults.injected, "change": moves.asked}

@@ -10,6 +10,7 @@ from cluster.metadata.tables import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import register_node
+from tests.sim.many_nodes import AT_REST, ManyNodes
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.network import split
 from tests.sim.schedules import schedule
@@ -96,6 +97,27 @@ def a_silent_voter_loses_its_vote() -> None:
         if not node.alive:
             node.start()
     nodes.settle()
+
+
+@schedule
+def silent_voters_lose_their_votes_one_at_a_time() -> None:
+    """Two of five are down, and a learner. Four vote meanwhile: each commit is on three disks."""
+    nodes = ManyNodes(8, (), settings=replace(AT_REST, silent=3.0))
+    down = {*sorted({*nodes.voters} - {nodes.leader.id})[:2], 6}
+    living, counts = {*nodes.cluster.node_ids} - down, set[int]()
+    for number in down:
+        nodes.node(number).crash("down")
+
+    def is_replaced() -> bool:
+        group = nodes.leader.machines[METADATA_GROUP].group
+        assert group is not None
+        voters = {one.node for one in group.members.configuration.voters}
+        counts.add(len(voters))
+        return voters == living
+
+    nodes.until(is_replaced, f"{living} vote")
+    if counts != {4, 5}:
+        raise Violation(f"meanwhile {counts} nodes voted")
 
 
 @schedule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.consensus.configuration import ChangeStep
 from cluster.consensus.group import Group
 from cluster.consensus.replication import Replicator
 from cluster.features import METADATA_LEARNERS, Features
@@ -11,7 +12,7 @@ from cluster.metadata import replicas
 from cluster.metadata.nodes import NodesView, own_reported
 from cluster.metadata.places import Spread
 from cluster.metadata.voters import wanted
-from cluster.node.replicas import votes
+from cluster.node.replicas import changes, votes
 from cluster.node.replicas.changes import ReplicaChanges
 from tests.sim.mutations import mutation
 
@@ -19,6 +20,7 @@ from tests.sim.mutations import mutation
 CAUGHT_BY = {
     "votes-ignore-racks": "each_rack_has_a_vote",
     "silent-votes-on": "a_silent_voter_loses_its_vote",
+    "silent-votes-go-at-once": "silent_voters_lose_their_votes_one_at_a_time",
     "votes-by-an-earlier-term": "a_leader_that_leads_again_hears_the_voters_anew",
     "all-get-a-vote": "three_of_five_nodes_vote",
     "votes-before-the-upgrade": "all_vote_until_the_upgrade",
@@ -45,6 +47,19 @@ def silent_votes_on() -> Any:
         return wanted(nodes, voters, nodes, spread, most)
 
     return [(votes, "wanted", all_live)]
+
+
+@mutation("all voters that do not answer lose their votes before a learner gets one")
+def silent_votes_go_at_once() -> Any:
+    draw = changes.next_change
+
+    def at_once(now: Any, target: Any, leader: int, lives: Any, *rest: Any) -> Any:
+        found, chosen = draw(now, target, leader, lives, *rest), rest[-1]
+        silent = [one.node for one in now.voters if one.node not in chosen and not lives(one.node)]
+        is_promoted = silent and found is not None and found[0] is ChangeStep.PROMOTE
+        return (ChangeStep.DEMOTE, silent[0]) if is_promoted else found
+
+    return [(changes, "next_change", at_once)]
 
 
 @mutation("a leader judges voters by what it heard in an earlier term")

@@ -44,11 +44,15 @@ def configuration(voters: tuple[int, ...], *learners: int) -> Configuration:
         (configuration((1, 2, 4, 5)), (4, 5), (), (ChangeStep.REMOVE, 2)),
         (configuration((1, 4, 5)), (4, 5), (), (ChangeStep.REMOVE, 1)),
         (configuration((1, 2, 3)), (), (), None),
+        (configuration((1, 2, 3, 4, 5)), (1, 2, 3), (2, 5), (ChangeStep.REMOVE, 5)),
+        (configuration((1, 2, 3, 4, 5), 6), (1, 2, 3, 6, 7), (4, 5), (ChangeStep.REMOVE, 4)),
+        (configuration((1, 2, 3, 5), 6), (1, 2, 3, 6, 7), (4, 5), (ChangeStep.REMOVE, 5)),
     ],
     ids=[
         "a learner first", "then a voter", "then one goes", "reached",
         "a dead one goes when there is a learner", "but not of two", "taken back",
         "nobody stays", "the leader goes last", "the leader", "no target",
+        "a dead one goes first", "as soon as there is a learner", "and the second one",
     ],
 )  # fmt: skip
 def test_next_step(
@@ -301,6 +305,26 @@ def test_votes_move(
     target = (1, 2, 3, 4)
     lives = lambda node: node not in dead  # noqa: E731
     assert next_change(now, target, 1, lives, votes=votes) == step
+
+
+def test_silent_voters_are_replaced_one_at_a_time() -> None:
+    """A learner that does not answer gets no vote, and holds no other one up."""
+    now, dead, votes = configuration((1, 2, 3, 4, 5), 6, 7, 8), (4, 5, 6), (1, 2, 3, 7, 8)
+    steps = []
+    while (step := _step(now, dead, votes)) is not None:
+        steps.append(step)
+        now = changed(now, ConfigurationChange(*step, now.version))
+        assert len(now.voters) >= 4
+    demote, promote = ChangeStep.DEMOTE, ChangeStep.PROMOTE
+    assert steps == [(demote, 4), (promote, 7), (demote, 5), (promote, 8)]
+    assert _step(configuration((1, 2, 3), 6, 7), dead, (1, 2, 3, 6, 7)) == (promote, 7)
+    assert _step(configuration((1, 2, 4), 7), dead, votes) == (demote, 4), "two commit all the same"
+
+
+def _step(
+    now: Configuration, dead: tuple[int, ...], votes: tuple[int, ...]
+) -> tuple[ChangeStep, int] | None:
+    return next_change(now, range(1, 9), 1, lambda node: node not in dead, votes=votes)
 
 
 def test_a_group_that_is_full_of_voters_gives_a_vote_only_when_one_has_gone() -> None:
