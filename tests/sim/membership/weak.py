@@ -730,8 +730,9 @@ def founds_without_listening() -> Any:
 def first_damaged_only() -> Any:
     draw = replica_changes.next_change
 
-    def first(now: Any, target: Any, leader: int, lives: Any, lost: Any, damaged: Any) -> Any:
-        found = draw(now, target, leader, lives, lost, damaged[:1])
+    def first(now: Any, target: Any, leader: int, lives: Any, lost: Any, *rest: Any) -> Any:
+        damaged, votes = rest
+        found = draw(now, target, leader, lives, lost, damaged[:1], votes)
         return None if damaged and found != (ChangeStep.REMOVE, damaged[0][0]) else found
 
     return [(replica_changes, "next_change", first), (Repairs, "_sound", lambda self, gid: None)]
