@@ -15,7 +15,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster
-from tests.sim.membership.nodes import bears_loss, is_done, records_of
+from tests.sim.membership.nodes import bears_loss, check_disks, is_done, records_of
 from tests.sim.membership.seeds import check_topics
 
 TOLD = re.compile(r"the records of (.*)-(\d+) are lost")
@@ -103,7 +103,4 @@ class Harm:
         if not self.is_stuck:
             check_topics(self.cluster, self.groups)
             return
-        nodes = self.cluster.nodes.values()
-        counting = [node.id for node in nodes if not node.registering.is_copy]
-        for gid in self.cluster.checker.logs.keys() - self.groups:
-            self.cluster.checker.keeps(gid, counting)
+        check_disks(self.cluster, self.groups)

@@ -9,7 +9,8 @@ of the runs it takes voters of the metadata their votes; its leader gives them b
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -289,8 +290,6 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
             "damage": operator.damages, "away": operator.absences,
             "demotion": operator.demotions,
         }  # fmt: skip
-    except NothingLeftError:
-        result.injected = {"lost disk": FOUNDING}
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
@@ -305,15 +304,35 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Oper
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
     operator = Operator(cluster, clients, rng, demotes=demotes)
-    drive(
-        cluster,
-        clients,
-        faults,
-        operator,
-        lambda one: not operator._lost and is_done(one),
-        _describe,
-    )
+    with ended_by_another_founding(cluster, ()):
+        drive(
+            cluster,
+            clients,
+            faults,
+            operator,
+            lambda one: not operator._lost and is_done(one),
+            _describe,
+        )
     return operator, faults
+
+
+@contextmanager
+def ended_by_another_founding(cluster: Cluster, harmed: Collection[int]) -> Iterator[None]:
+    """Ends a run where the first nodes' disks are all gone and one of these founds a cluster anew.
+
+    The present cluster has grown meanwhile, and lives on: its disks must have all.
+    """
+    try:
+        yield
+    except NothingLeftError:
+        check_disks(cluster, harmed)
+
+
+def check_disks(cluster: Cluster, harmed: Collection[int]) -> None:
+    """Checks that the nodes' disks have the committed entries of all groups but the harmed ones."""
+    counting = [node.id for node in cluster.nodes.values() if not node.registering.is_copy]
+    for gid in cluster.checker.logs.keys() - {*harmed}:
+        cluster.checker.keeps(gid, counting)
 
 
 def is_done(cluster: Cluster, harmed: Collection[int] = ()) -> bool:

@@ -29,7 +29,6 @@ from tests.sim.checker import Violation
 from tests.sim.client import Producer
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
-from tests.sim.joining import NothingLeftError
 from tests.sim.membership import nodes
 from tests.sim.membership.harm import Harm
 from tests.sim.membership.nodes import Whole, is_whole
@@ -320,8 +319,6 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
             "stuck": operators.harm.is_stuck, "refused": operators.refused,
             "demotion": operators.demotions,
         }  # fmt: skip
-    except NothingLeftError:
-        result.injected = {"lost disk": settings.founding, "harmed": 1, "stuck": 1}
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
@@ -347,7 +344,8 @@ def _drive(
         harm.check_end()
 
     try:
-        drive(cluster, clients, faults, operators, is_over, nodes._describe, check_end)
+        with nodes.ended_by_another_founding(cluster, harm.groups):
+            drive(cluster, clients, faults, operators, is_over, nodes._describe, check_end)
     except Violation as error:
         if not harm.forgives(error):
             raise

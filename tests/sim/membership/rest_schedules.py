@@ -9,6 +9,7 @@ from cluster.services.admin import node_changes
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Entry, Violation
 from tests.sim.membership import nodes as random_nodes
+from tests.sim.membership.founding_schedules import Wiped
 from tests.sim.membership.harm import Harm
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.membership.operators import Asked
@@ -108,3 +109,26 @@ def a_cluster_that_stands_still_has_the_records_of_whole_groups() -> None:
     nodes.cluster.checker.logs[GID][1000] = Entry(1, b"never stored")
     if not nodes.notices(f"group {GID}: the committed entry 1000 is on no disk"):
         raise Violation("an entry of a group that was not harmed is gone, and nobody notices")
+
+
+@schedule
+def a_run_that_ends_by_another_founding_is_checked() -> None:
+    """4 and 5 are away when the first nodes found a cluster anew; they hold no records."""
+    nodes = Wiped()
+    nodes.add(4, 5)
+    nodes.settle()
+    for number in (4, 5):
+        nodes.node(number).crash("down")
+    nodes.wipe(1, 2, 3)
+    found = ""
+    try:
+        with random_nodes.ended_by_another_founding(nodes.cluster, ()):
+            for number in (1, 2, 3):
+                nodes.node(number).start()
+            nodes.run(25.0)
+            raise AssertionError("nobody founds")
+    except Violation as violation:
+        found = str(violation)
+    if f"group {GID}: the committed entry" not in found:
+        raise Violation(f"all replicas of a partition are gone, and nobody notices: {found}")
+    random_nodes.check_disks(nodes.cluster, {GID})

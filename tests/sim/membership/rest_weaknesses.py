@@ -13,6 +13,7 @@ from tests.sim.mutations import mutation
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
     "equal-is-at-rest": "equal_replicas_are_not_at_rest_without_a_leader",
+    "another-founding-unchecked": "a_run_that_ends_by_another_founding_is_checked",
     "harmed-runs-unchecked": "a_told_loss_forgives_its_partition_only",
     "stuck-runs-unchecked": "a_cluster_that_stands_still_has_the_records_of_whole_groups",
     "told-forgives-all": "a_told_loss_forgives_its_partition_only",
@@ -27,6 +28,11 @@ def equal_is_at_rest() -> Any:
         return len(marks) == 1
 
     return [(nodes, "is_at_rest", are_equal)]
+
+
+@mutation("the end of a run is not checked if the first nodes found a cluster anew")
+def another_founding_unchecked() -> Any:
+    return [(nodes, "check_disks", lambda cluster, harmed: None)]
 
 
 @mutation("the end of a run is not checked if any group was harmed")
