@@ -150,7 +150,9 @@ def test_schedule(name: str) -> None:
 def test_schedule_catches_its_weakness(name: str) -> None:
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
     with mutation.planted():
-        assert outcome(SCHEDULES[CAUGHT_BY[name]])
+        error = outcome(SCHEDULES[CAUGHT_BY[name]])
+    assert error
+    assert not error.startswith(TypeError.__name__), f"its own arguments are wrong: {error}"
 
 
 def test_a_seed_does_the_work_it_claims() -> None:
