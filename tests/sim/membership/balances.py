@@ -35,7 +35,7 @@ from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
 from tests.sim.membership import seeds
 from tests.sim.membership.nodes import records_of
-from tests.sim.membership.seeds import DURATION, drive, settings_of
+from tests.sim.membership.seeds import DURATION, begin, drive, settings_of
 from tests.sim.run import Clients, Result, describe
 from tests.sim.schedules import limited, schedule
 from tests.sim.stage import GID
@@ -220,6 +220,7 @@ def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Watch, Fault
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=gap)
     operator, watch = Operator(cluster, clients, rng), Watch(cluster)
     watch.look()
+    begin(cluster)
     drive(cluster, clients, faults, operator, lambda one: _is_done(one, operator), _not_done)
     return operator, watch, faults
 

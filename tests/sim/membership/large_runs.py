@@ -14,7 +14,8 @@ from cluster.metadata.node_loads import MANY_NODES
 from tests.sim.cluster import Cluster
 from tests.sim.faults import Faults
 from tests.sim.many_nodes import ManyNodes, placed
-from tests.sim.membership.seeds import DURATION, Moves, disturb, settings_of
+from tests.sim.membership.nodes import records_of
+from tests.sim.membership.seeds import DURATION, Moves, drive, settings_of
 from tests.sim.node import METADATA_ENTRIES
 from tests.sim.run import Clients, Result, describe
 
@@ -52,7 +53,7 @@ def _drive(cluster: Cluster, groups: list[int], rng: random.Random) -> tuple[Mov
     until = cluster.scheduler.now + DURATION * 0.65
     faults = Faults(cluster, clients, until=until, gap=0.4 + 1.0 * rng.random())
     moves = Moves(cluster, clients, rng)
-    disturb(cluster, clients, faults, moves, _is_done, _describe)
+    drive(cluster, clients, faults, moves, _is_done, _describe)
     return moves, faults
 
 
@@ -61,8 +62,7 @@ def _is_done(cluster: Cluster) -> bool:
     if not cluster.at_rest():
         return False
     leader = max(cluster.live(), key=lambda node: node.running.state.applied_index)
-    records = [one for topic in leader.running.state.topics() for one in topic.partitions]
-    is_placed = not any(record.target for record in records)
+    is_placed = not any(one.target for one in records_of(leader.running.state).values())
     return is_placed and cluster.know_all_leaders(cluster.node_ids, cluster.placement())
 
 

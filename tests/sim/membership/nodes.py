@@ -30,7 +30,7 @@ from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.disk import PlantedDamage
 from tests.sim.faults import Faults
 from tests.sim.joining import NothingLeftError
-from tests.sim.membership.seeds import DURATION, Moves, drive, settings_of
+from tests.sim.membership.seeds import DURATION, Moves, begin, drive, settings_of
 from tests.sim.network import split
 from tests.sim.node import METADATA_ENTRIES, Node
 from tests.sim.run import Clients, Result, describe
@@ -304,6 +304,7 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Oper
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
     operator = Operator(cluster, clients, rng, demotes=demotes)
+    begin(cluster)
     with ended_by_another_founding(cluster, ()):
         drive(
             cluster,

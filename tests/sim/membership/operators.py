@@ -32,7 +32,7 @@ from tests.sim.faults import Faults
 from tests.sim.membership import nodes
 from tests.sim.membership.harm import Harm
 from tests.sim.membership.nodes import Whole, is_whole
-from tests.sim.membership.seeds import DURATION, drive, settings_of
+from tests.sim.membership.seeds import DURATION, begin, drive, settings_of
 from tests.sim.node import METADATA_ENTRIES, Node
 from tests.sim.registering import Stored
 from tests.sim.run import Result
@@ -345,6 +345,7 @@ def _drive(
 
     try:
         with nodes.ended_by_another_founding(cluster, harm.groups):
+            begin(cluster)
             drive(cluster, clients, faults, operators, is_over, nodes._describe, check_end)
     except Violation as error:
         if not harm.forgives(error):

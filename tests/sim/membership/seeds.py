@@ -347,6 +347,7 @@ def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[Moves, Faults]:
     clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
     moves = Moves(cluster, clients, rng)
+    begin(cluster)
     drive(cluster, clients, faults, moves, _has_moved, _not_moved)
     return moves, faults
 
@@ -357,6 +358,14 @@ class Drawing(Protocol):
     closed: bool
 
     def tick(self) -> None: ...
+
+
+def begin(cluster: Cluster) -> None:
+    """Starts all nodes with this release."""
+    for node in cluster.nodes.values():
+        node.release = THIS_RELEASE
+        cluster.upgraded.add(node.id)
+    cluster.start()
 
 
 def drive(
@@ -370,38 +379,22 @@ def drive(
 ) -> None:
     """Runs with the metadata group: all draw, then it heals, and all targets are reached.
 
-    check_end: in the place of `check_topics`, where more is lost than the cluster bears.
+    The cluster has begun. check_end: in the place of `check_topics`, where more is lost than the
+    cluster bears.
     """
-    for node in cluster.nodes.values():
-        node.release = THIS_RELEASE
-        cluster.upgraded.add(node.id)
-    cluster.start()
-    disturb(cluster, clients, faults, changes, is_done, otherwise, check_end)
-
-
-def disturb(
-    cluster: Cluster,
-    clients: Clients,
-    faults: Faults,
-    changes: Drawing,
-    is_done: Callable[[Cluster], bool],
-    otherwise: Callable[[Cluster], str],
-    check_end: Callable[[Cluster], None] | None = None,
-) -> None:
-    """Does what `drive` does, with a cluster that runs already."""
     clients.start()
     faults.start()
     changes.tick()
     scheduler = cluster.scheduler
-    begin = scheduler.now
-    scheduler.run_until(begin + DURATION * 0.67)
+    began = scheduler.now
+    scheduler.run_until(began + DURATION * 0.67)
     cluster.trace("everything heals")
     cluster.heal()
-    scheduler.run_until(begin + DURATION)
+    scheduler.run_until(began + DURATION)
     clients.close()
     changes.closed = True
-    end = begin + DURATION
-    while end < begin + DURATION + REST and not (is_done(cluster) and not clients.unfinished()):
+    end = began + DURATION
+    while end < began + DURATION + REST and not (is_done(cluster) and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
     if not is_done(cluster):
