@@ -186,21 +186,8 @@ class Mirror:
             one.resumed_at = self._seek(tp, one.resumed_at, first, starts[tp])
 
     def _seek(self, tp: TopicPartition, offset: int, deleted: int, start: int) -> int:
-        """Go on at the offset or at the log's start. Raises OffsetOutOfRangeError.
-
-        deleted: the end of the deleted records; start: of the log.
-        """
-        if offset < deleted and not self._skip_deleted:
-            raise OffsetOutOfRangeError(
-                f"{tp}: retention deleted records of the offsets {offset} to "
-                f"{deleted - 1} before they were copied. skip_deleted=True goes on "
-                "without them",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=offset,
-                log_start_offset=start,
-            )
-        offset = max(offset, start)
+        """Go on at the offset or at the log's start. Raises OffsetOutOfRangeError."""
+        offset = kept_from(tp, offset, deleted=deleted, start=start, skips=self._skip_deleted)
         self._consumer.seek(tp, offset)
         return offset
 
@@ -240,25 +227,28 @@ class Mirror:
             try:
                 batch = self._consumer.stored_batch(timeout_ms=0 if self._small else _POLL_MS)
             except OffsetOutOfRangeError as error:
-                self._finish()  # the source may not have these records any more
-                if error.offset >= error.log_start_offset:
-                    raise
-                tp, start = TopicPartition(error.topic, error.partition), error.log_start_offset
-                reached = self._seek(tp, error.offset, start, start)
-                if left is not None and reached >= left.get(tp.partition, 0):
-                    left.pop(tp.partition, None)
-                continue
-            if batch is None:
-                self._send_all_small()
-                for number in self._pending:
-                    self._take_acknowledged(number, wait=False)
-                continue
-            self._copy(batch)
-            self._take_acknowledged(batch.partition, wait=False)
-            if left is not None and batch.last_offset + 1 >= left.get(batch.partition, 0):
-                left.pop(batch.partition, None)
+                number, reached = error.partition, self._skip(error)
+            else:
+                if batch is None:
+                    self._send_all_small()
+                    for number in self._pending:
+                        self._take_acknowledged(number, wait=False)
+                    continue
+                self._copy(batch)
+                self._take_acknowledged(batch.partition, wait=False)
+                number, reached = batch.partition, batch.last_offset + 1
+            if left is not None and reached >= left.get(number, 0):
+                left.pop(number, None)
         self._finish()
         return self.progress
+
+    def _skip(self, error: OffsetOutOfRangeError) -> int:
+        """Go on behind deleted records; return where. Raises the error, or one that says how."""
+        self._finish()  # the source may not have these records any more
+        if error.offset >= error.log_start_offset:
+            raise error
+        tp, start = TopicPartition(error.topic, error.partition), error.log_start_offset
+        return self._seek(tp, error.offset, start, start)
 
     def _finish(self) -> None:
         """Wait until the taken records are stored."""
@@ -343,6 +333,32 @@ class Mirror:
         self._consumer.close()
         for producer in self._producers.values():
             producer.__exit__(kind, error, trace)
+
+
+def kept_from(
+    tp: TopicPartition,
+    offset: int,
+    *,
+    deleted: int,
+    start: int,
+    skips: bool,
+    copied: str = "copied",
+) -> int:
+    """Return the offset, or the log's start if that is higher.
+
+    deleted: the end of the deleted records. Raises OffsetOutOfRangeError if some of these are
+    missing and the copy does not skip them.
+    """
+    if offset < deleted and not skips:
+        raise OffsetOutOfRangeError(
+            f"{tp}: retention deleted records of the offsets {offset} to {deleted - 1} before they "
+            f"were {copied}. skip_deleted=True goes on without them",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            log_start_offset=start,
+        )
+    return max(offset, start)
 
 
 def offsets_at_start(

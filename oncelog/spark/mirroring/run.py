@@ -27,10 +27,9 @@ from oncelog.consumer import Consumer
 from oncelog.errors import (
     ConfigError,
     FencedError,
-    OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.mirror import offsets_at_start
+from oncelog.mirror import kept_from, offsets_at_start
 from oncelog.producer import Producer
 from oncelog.settings import CompressionType
 from oncelog.spark.source.options import SourceOptions
@@ -189,16 +188,10 @@ def _go_on(
             f"offset {last}: this is not the topic that the mirror {settings.name!r} copied",
             "source",
         )
-    if begin < deleted and not settings.skip_deleted:
-        raise OffsetOutOfRangeError(
-            f"{tp}: retention deleted records of the offsets {begin} to {deleted - 1} before they "
-            "were known to be copied. skip_deleted=True goes on without them",
-            topic=tp.topic,
-            partition=tp.partition,
-            offset=begin,
-            log_start_offset=start,
-        )
-    return max(begin, start)
+    return kept_from(
+        tp, begin, deleted=deleted, start=start, skips=settings.skip_deleted,
+        copied="known to be copied",
+    )  # fmt: skip
 
 
 def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> None:
