@@ -70,18 +70,13 @@ class Brokers:
         return leader if self.find(leader) is not None else self._node.config.node_id
 
     def leader_of(self, group_id: int) -> Leader:
-        node_id, _ = self._node.leader_of(group_id)
+        node_id, term = self._node.leader_of(group_id)
         known = self.find(node_id) is not None
-        return Leader(node_id if known else NO_NODE, self.epoch_of(group_id))
+        return Leader(node_id if known else NO_NODE, _epoch(group_id, term))
 
     def epoch_of(self, group_id: int) -> int:
-        """Return the leader's epoch, which rises with its term, and with a topic made again.
-
-        Clients ignore a leader of a lower epoch than they know. The terms of a topic that is made
-        again begin at 1, but its groups have higher ids.
-        """
-        _, term = self._node.leader_of(group_id)
-        return (group_id * EPOCHS_OF_A_GROUP + term) & _MAX_EPOCH
+        """Return the epoch of the group's leader."""
+        return _epoch(group_id, self._node.leader_of(group_id)[1])
 
     def in_sync(self, partition: PartitionState) -> list[int]:
         """Return the replicas that count and have a node that answers, the leader among them."""
@@ -92,3 +87,12 @@ class Brokers:
 
     def offline(self, partition: PartitionState) -> list[int]:
         return [one for one in partition.replicas if not self._node.alive(one)]
+
+
+def _epoch(group_id: int, term: int) -> int:
+    """Return the leader's epoch, which rises with its term, and with a topic made again.
+
+    Clients ignore a leader of a lower epoch than they know. The terms of a topic that is made
+    again begin at 1, but its groups have higher ids.
+    """
+    return (group_id * EPOCHS_OF_A_GROUP + term) & _MAX_EPOCH

@@ -112,6 +112,10 @@ class Coordinator:
         """Whether it was begun once, has ended, and its outcome is no longer kept."""
         return 0 < transaction_id < self._next and transaction_id not in self._rows
 
+    def is_unheard(self, transaction_id: int) -> bool:
+        """Whether another node may know it: here it was not begun."""
+        return transaction_id not in self._rows and not self.is_forgotten(transaction_id)
+
     def is_open(self, transaction_id: int) -> bool:
         """Whether it has not ended in all its partitions."""
         return transaction_id in self._unfinished

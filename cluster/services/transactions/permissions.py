@@ -27,10 +27,7 @@ class TransactionRights:
         if self._permissions is None:
             return
         coordinator = self._node.metadata.coordinator
-        if any(
-            coordinator.get(number) is None and not coordinator.is_forgotten(number)
-            for number in transaction_ids
-        ):
+        if any(map(coordinator.is_unheard, transaction_ids)):
             await self._newest.wait()
             coordinator = self._node.metadata.coordinator
         principal = CALLER.get().principal

@@ -216,11 +216,9 @@ class TransactionService:
         self, request: pb.DescribeTransactionRequest
     ) -> pb.DescribeTransactionResponse:
         await self._rights.check("describe", request.transaction_id)
-        coordinator = self.node.metadata.coordinator
-        row = coordinator.get(request.transaction_id)
-        if row is None and not coordinator.is_forgotten(request.transaction_id):
+        if self.node.metadata.coordinator.is_unheard(request.transaction_id):
             await self._decisions.catch_up()
-            row = self.node.metadata.coordinator.get(request.transaction_id)
+        row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is None:
             text = f"transaction {request.transaction_id} is not known, or not any more"
             raise rejection(UNKNOWN_TRANSACTION, text)
