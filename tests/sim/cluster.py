@@ -118,6 +118,17 @@ class Cluster:
         ]
         return self.nodes[max(leading)[1]] if leading else None
 
+    def hand_over(self, gid: int, number: int) -> bool:
+        """Has the group's leader hand over to the node; returns whether the node leads."""
+        leader = self.leader(gid)
+        if leader is None or leader.id == number:
+            return leader is not None
+        group = leader.driver.groups[gid]
+        if not group.is_transferring:
+            group.transfer(number)
+            leader.driver.touch(gid)
+        return False
+
     def know_all_leaders(self, nodes: Iterable[int], groups: Iterable[int]) -> bool:
         """Tells whether these nodes, where they live, know who leads each of the groups."""
         live = [self.nodes[number] for number in nodes if self.nodes[number].alive]

@@ -42,15 +42,7 @@ class Threes(ManyNodes):
 
     def hand_over(self, gid: int, number: int) -> None:
         """Makes the node the leader of a partition, or of the metadata."""
-
-        def leads() -> bool:
-            leader = self.cluster.leader(gid)
-            if leader is not None and leader.id != number:
-                self.group(leader.id, gid).transfer(number)
-                leader.driver.touch(gid)
-            return leader is not None and leader.id == number
-
-        self.until(leads, f"{number} leads {gid}")
+        self.until(lambda: self.cluster.hand_over(gid, number), f"{number} leads {gid}")
 
     def strangers(self) -> set[tuple[int, int]]:
         """Returns the pairs of nodes that share nothing."""

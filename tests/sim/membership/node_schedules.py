@@ -102,18 +102,7 @@ class Nodes:
 
     def lead(self, number: int, gid: int = GID) -> None:
         """Makes the node lead the partition, or another group."""
-
-        def leads() -> bool:
-            leader = self.cluster.leader(gid)
-            if leader is None or leader.id == number:
-                return leader is not None
-            group = self.group(leader.id, gid)
-            if not group.is_transferring:
-                group.transfer(number)
-                leader.driver.touch(gid)
-            return False
-
-        self.until(leads, f"{number} leads group {gid}")
+        self.until(lambda: self.cluster.hand_over(gid, number), f"{number} leads group {gid}")
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         end = self.cluster.scheduler.now + 60.0

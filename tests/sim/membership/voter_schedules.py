@@ -53,14 +53,6 @@ class Voting(Nodes):
         """Returns a voter that does not lead."""
         return min(self.votes - {self.leader.id})
 
-    def hand_over(self, number: int) -> None:
-        """Makes a voter the leader of the metadata."""
-        leader = self.leader
-        self.group(leader.id).transfer(number)
-        leader.driver.touch(METADATA_GROUP)
-        self.until(lambda: self.leader.id == number, f"{number} leads")
-        self.until(lambda: self.group(number).is_ready, f"{number} is ready")
-
     def settle(self) -> None:
         super().settle()
         self.until(
@@ -126,10 +118,10 @@ def a_leader_that_leads_again_hears_the_voters_anew() -> None:
     nodes = Voting()
     first = nodes.leader.id
     second, third = sorted(nodes.votes - {first})
-    nodes.hand_over(second)
+    nodes.lead(second, METADATA_GROUP)
     nodes.run(2 * nodes.cluster.settings.silent)
     nodes.node(third).crash("down")
-    nodes.hand_over(first)
+    nodes.lead(first, METADATA_GROUP)
     nodes.run(nodes.cluster.settings.silent / 2)
     if third not in nodes.votes:
         raise Violation(f"{third} was silent for half of the time, and has lost its vote")

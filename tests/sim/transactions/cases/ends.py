@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from cluster.dedup.verdict import ResolutionKind
-from tests.sim.transactions.cases.registry import case, opened, same
+from tests.sim.transactions.cases.registry import case, decided, opened, same, staged
 from tests.sim.transactions.stage import NOT_YET, Stage
 from tests.sim.transactions.world import METADATA, Call
 
 
 @case
 def c14_successor_comes_while_it_is_open() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     successor = stage.lease("p")
     same(stage.open(1, successor).answer.last_sequence, -1)
     same(stage.commit(number, holder, (1, 2, 1)).kind, "TRANSACTION_ABORTED")
@@ -22,18 +19,15 @@ def c14_successor_comes_while_it_is_open() -> None:
 
 
 @case
-def c14_successor_comes_while_it_is_being_published() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.hold("write_markers")
-    stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
+def c14_c38_successor_comes_while_it_is_being_published() -> None:
+    """The zombie writes after its marker and the open, and again behind its successor."""
+    stage, holder, _ = decided()
     successor = stage.lease("p")
     opening = stage.open(1, successor)
     same(opening.answer, NOT_YET)
     stage.release()
-    same(opening.answer.last_sequence, 1)
+    same((opening.kind, opening.answer.last_sequence), ("APPENDED", 1))
+    same(stage.put(1, holder, 0, 2, 3), "FENCED")
     same(stage.put(1, successor, 0, 2, 3), "APPENDED")
     same(stage.put(1, holder, 0, 2, 3), "FENCED")
     stage.finish()
@@ -42,12 +36,7 @@ def c14_successor_comes_while_it_is_being_published() -> None:
 @case
 def c14_what_is_being_published_is_not_never() -> None:
     """The successor's open is applied: the last-seen map knows no sequence of that epoch."""
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.hold("write_markers")
-    stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
+    stage, holder, _ = decided()
     stage.open(1, stage.lease("p"))
     same(stage.resolve(1, holder, 1), ResolutionKind.NOT_YET)
     same(stage.resolve(1, holder, 2), ResolutionKind.NEVER)
@@ -58,10 +47,7 @@ def c14_what_is_being_published_is_not_never() -> None:
 
 @case
 def c14_what_is_being_aborted_is_never_once_it_is_over() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, _ = staged()
     stage.hold("write_markers")
     stage.open(1, stage.lease("p"))
     same(stage.resolve(1, holder, 1), ResolutionKind.NOT_YET)
@@ -72,10 +58,7 @@ def c14_what_is_being_aborted_is_never_once_it_is_over() -> None:
 
 @case
 def c14_successor_comes_while_it_is_being_aborted() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     stage.hold("write_markers")
     stage.abort(number, holder)
     opening = stage.open(1, stage.lease("p"))
@@ -108,10 +91,7 @@ def c15_zombie_wakes_after_its_time() -> None:
 @case
 def c16_expiry_and_commit_at_the_same_time() -> None:
     for first in ("commit", "expire"):
-        stage = Stage(1)
-        holder = opened(stage, groups=(1,))
-        number = stage.begin("p", holder)
-        stage.put(1, holder, number, 0, 1)
+        stage, holder, number = staged()
         if first == "expire":
             stage.world.now += 1801.0
         asked = stage.send(stage.commit_call(number, holder, (1, 2, 1)))
@@ -154,11 +134,7 @@ def c17_c49_wall_clock_of_the_metadata_jumps() -> None:
 
 @case
 def c18_topic_deleted_before_the_commit() -> None:
-    stage = Stage(2)
-    holder = opened(stage)
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.put(2, holder, number, 0, 1)
+    stage, holder, number = staged(2)
     stage.drop(2)
     refused = stage.commit(number, holder, (1, 2, 1), (2, 2, 1)).answer
     same(refused[0], "TRANSACTION_ABORTED")
@@ -169,11 +145,7 @@ def c18_topic_deleted_before_the_commit() -> None:
 
 @case
 def c18_topic_deleted_between_decision_and_marker() -> None:
-    stage = Stage(2)
-    holder = opened(stage)
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.put(2, holder, number, 0, 1)
+    stage, holder, number = staged(2)
     stage.world.hold = lambda call: call.method == "write_markers" and call.group == 2
     asked = stage.ask(stage.commit_call(number, holder, (1, 2, 1), (2, 2, 1)))
     stage.drop(2)
@@ -188,10 +160,7 @@ def c18_topic_deleted_between_decision_and_marker() -> None:
 
 @case
 def c18_topic_deleted_then_aborted() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     stage.drop(1)
     stage.abort(number, holder)
     row = stage.coordinator.get(number)
@@ -202,12 +171,8 @@ def c18_topic_deleted_then_aborted() -> None:
 
 @case
 def c21_many_partitions_and_everybody_is_killed() -> None:
-    stage = Stage(200)
+    stage, holder, number = staged(200)
     groups = tuple(stage.parts)
-    holder = opened(stage, groups=groups)
-    number = stage.begin("p", holder)
-    for group in groups:
-        stage.put(group, holder, number, 0, 1)
     stage.send(stage.commit_call(number, holder, *((group, 2, 1) for group in groups)))
     stage.step_until_pending(METADATA)
     stage.group(METADATA).commit()
@@ -270,10 +235,7 @@ def c28_checkpoint_and_restart_with_many_runs() -> None:
 
 @case
 def c32_operator_aborts_in_each_state() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     same([row.transaction_id for row in stage.coordinator.unfinished()], [number])
     same(stage.abort(number, None, "operator").answer[1], "operator")
     same(stage.abort(number, None, "operator").kind, "ABORTED")

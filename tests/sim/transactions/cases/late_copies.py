@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.entries import MARKER
-from tests.sim.transactions.cases.registry import case, opened, same
+from tests.sim.transactions.cases.registry import case, opened, same, staged
 from tests.sim.transactions.clients import command
 from tests.sim.transactions.stage import NOT_YET, Stage
 from tests.sim.transactions.world import METADATA, Call
@@ -82,10 +82,7 @@ def c03_commit_delayed_until_the_next_transaction() -> None:
 
 @case
 def c04_abort_delayed_until_after_the_commit() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     stage.commit(number, holder, (1, 2, 1))
     same(stage.abort(number, holder).kind, "TRANSACTION_COMMITTED")
     same(len(stage.readable(1)), 2)
@@ -184,11 +181,7 @@ def c06_leader_of_a_partition_goes_at_each_step() -> None:
 @case
 def c07_metadata_leader_goes_around_the_decision() -> None:
     for survivors in (0, 1):
-        stage = Stage(2)
-        holder = opened(stage)
-        number = stage.begin("p", holder)
-        stage.put(1, holder, number, 0, 1)
-        stage.put(2, holder, number, 0, 1)
+        stage, holder, number = staged(2)
         call = stage.commit_call(number, holder, (1, 2, 1), (2, 2, 1))
         stage.send(call)
         stage.step_until_pending(METADATA)
@@ -245,11 +238,7 @@ def c07_marker_is_proposed_twice() -> None:
 
 @case
 def c08_partition_cut_off_from_the_coordinator_for_long() -> None:
-    stage = Stage(2)
-    holder = opened(stage)
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.put(2, holder, number, 0, 1)
+    stage, holder, number = staged(2)
     stage.world.hold = lambda call: call.method == "write_markers" and call.group == 2
     asked = stage.ask(stage.commit_call(number, holder, (1, 2, 1), (2, 2, 1)))
     for _ in range(3):
@@ -297,10 +286,7 @@ def c10_old_copy_beside_the_same_sequences_in_flight() -> None:
 
 @case
 def c11_same_sequences_other_content_inside_a_run() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     same(stage.put(1, holder, number, 0, 1), "STAGED_DUPLICATE")
     same(stage.ask(stage.batch(1, holder, number, 0, 1, "other")).kind, "SEQUENCE_CONFLICT")
     stage.finish()
@@ -325,10 +311,7 @@ def c12_committed_batches_are_repeated_after_the_window() -> None:
 
 @case
 def c13_commit_before_the_tail_has_arrived() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     same(stage.commit(number, holder, (1, 4, 3)).kind, "COMMIT_INCOMPLETE")
     same(stage.put(1, holder, number, 2, 3), "STAGED")
     same(stage.commit(number, holder, (1, 4, 3)).kind, "VISIBLE")

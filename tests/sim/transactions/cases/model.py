@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.entries import METADATA as METADATA_ENTRY
 from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
-from tests.sim.transactions.cases.registry import case, opened, same
+from tests.sim.transactions.cases.registry import case, decided, opened, same, staged
 from tests.sim.transactions.clients import command
 from tests.sim.transactions.commands import command_of
 from tests.sim.transactions.stage import NOT_YET, Stage
@@ -50,12 +50,7 @@ def c34_tail_that_another_transaction_brought() -> None:
 
 @case
 def c35_straggler_between_check_and_marker() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.hold("write_markers")
-    stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
+    stage, holder, number = decided()
     same(stage.put(1, holder, number, 2, 3), "STAGED")
     stage.release()
     same(stage.readable(1), [(0, number), (1, number)])
@@ -84,11 +79,7 @@ def c35_partition_joins_between_check_and_decision() -> None:
 
 @case
 def c35_commit_that_names_less_than_is_there() -> None:
-    stage = Stage(2)
-    holder = opened(stage)
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.put(2, holder, number, 0, 1)
+    stage, holder, number = staged(2)
     same(stage.commit(number, holder, (1, 2, 1)).kind, "COMMIT_INCOMPLETE")
     same(stage.commit(number, holder, (1, 2, 1), (2, 2, 1)).kind, "VISIBLE")
     stage.finish()
@@ -96,10 +87,7 @@ def c35_commit_that_names_less_than_is_there() -> None:
 
 @case
 def c36_two_commits_that_name_other_runs() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     same(stage.commit(number, holder, (1, 2, 1)).kind, "VISIBLE")
     same(stage.commit(number, holder, (1, 4, 3)).kind, "COMMIT_DIFFERS")
     same(stage.commit(number, holder).kind, "COMMIT_DIFFERS")
@@ -119,23 +107,6 @@ def c37_plain_batch_between_decision_and_marker() -> None:
     same(stage.put(1, holder, 0, 0, 1), "DUPLICATE")
     stage.release()
     same(stage.put(1, holder, 0, 4, 5), "APPENDED")
-    stage.finish()
-
-
-@case
-def c38_zombie_writes_after_its_marker_and_its_successors_open() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
-    stage.hold("write_markers")
-    stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
-    successor = stage.lease("p")
-    opening = stage.open(1, successor)
-    stage.release()
-    same(stage.put(1, holder, 0, 2, 3), "FENCED")
-    same((opening.kind, opening.answer.last_sequence), ("APPENDED", 1))
-    same(stage.put(1, successor, 0, 2, 3), "APPENDED")
     stage.finish()
 
 
@@ -256,10 +227,7 @@ def c46_losers_and_replaced_runs_of_a_sink() -> None:
 
 @case
 def c47_check_with_entries_in_flight_that_are_lost() -> None:
-    stage = Stage(1)
-    holder = opened(stage, groups=(1,))
-    number = stage.begin("p", holder)
-    stage.put(1, holder, number, 0, 1)
+    stage, holder, number = staged()
     stage.send(stage.batch(1, holder, number, 2, 3))
     stage.step_until_pending(1)
     commit = stage.send(stage.commit_call(number, holder, (1, 4, 3)))
