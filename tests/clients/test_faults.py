@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin
 from tests.clients.driver import Driver
 from tests.clients.languages import CHOSEN, every, first
+from tests.integration.background import Background
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually
@@ -29,23 +29,14 @@ def ledger_of(results: dict[str, Any]) -> Ledger:
     return ledger
 
 
-class Sending:
+class Sending(Background):
     """Sends rows 0, 1, 2, ... by a driver, on a thread of its own, until told to stop."""
 
     def __init__(self, driver: Driver, topic: str) -> None:
+        super().__init__()
         self._driver = driver
         self._topic = topic
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
         self.rows = 0
-
-    def __enter__(self) -> Sending:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

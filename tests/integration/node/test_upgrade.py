@@ -6,9 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from oncelog import Admin, Producer, RecordMetadata
 from oncelog.cli.app import run
 from oncelog.errors import NotSupportedError
 from oncelog.v1 import cluster_pb2, cluster_pb2_grpc
+from tests.integration.background import Background
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
@@ -43,15 +41,14 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.fail(str(error), pytrace=False)
 
 
-class Load:
-    """One producer that sends until it is stopped, and the answer for each row."""
+class Load(Background):
+    """One producer that sends within the `with` block, and the answer for each row."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        super().__init__()
         self._producer = Producer(bootstrap_servers=cluster.bootstrap, linger_ms=1, batch_size=4096)
         self._topic = topic
         self._futures: list[Any] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -62,37 +59,20 @@ class Load:
             if row % 20 == 19:
                 self._stop.wait(0.01)
 
-    def start(self) -> None:
-        self._thread.start()
-
     def more(self) -> None:
         """Returns once records that were sent after now are acknowledged."""
         target = len(self._futures) + 100
         eventually(lambda: len(self._futures) > target, "records are sent", TIMEOUT)
         self._futures[target].result(TIMEOUT)
 
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
     def ledger(self) -> Ledger:
-        """After `stop`: all that was sent is acknowledged."""
+        """After the block: all that was sent is acknowledged."""
         ledger = Ledger.of(len(self._futures))
         for row, future in enumerate(self._futures):
             told: RecordMetadata = future.result(TIMEOUT)
             ledger.acknowledge(row, told.partition, told.offset)
         self._producer.close()
         return ledger
-
-
-@contextmanager
-def load(cluster: LocalCluster, topic: str) -> Iterator[Load]:
-    one = Load(cluster, topic)
-    one.start()
-    try:
-        yield one
-    finally:
-        one.stop()
 
 
 def runs(cluster: LocalCluster, node: int, tree: Path, **settings: int) -> NodeProcess:
@@ -155,7 +135,7 @@ def test_forward_back_forward_and_finalized_under_load(
         runs(cluster, node, previous)
     cluster.start()
     cluster.api(1).create_topic(topic, PARTITIONS, 3)
-    with load(cluster, topic) as sending:
+    with Load(cluster, topic) as sending:
         sending.more()
         roll(cluster, 1, ROOT)
         sending.more()
