@@ -232,13 +232,18 @@ class FetchBuffer:
         cursor = self._cursors.get(tp)
         return cursor is not None and cursor.generation == generation
 
-    def seek(self, tp: TopicPartition, offset: int | None) -> None:
-        """Go on at `offset` or, with None, at the start that the reset policy sets."""
+    def seek(self, tp: TopicPartition, offset: int | None, since: int | None = None) -> int:
+        """Go on at `offset` or, with None, at the start that the reset policy sets.
+
+        A seek after the generation `since` wins. Returns the new generation; 0: nothing was done.
+        """
         with self._lock:
             cursor = self._cursors.get(tp)
             if cursor is None:
-                return  # the group has revoked it in the meantime
-            cursor.generation = next(self._generations)
+                return 0  # the group has revoked it in the meantime
+            if since is not None and cursor.generation != since:
+                return 0
+            generation = cursor.generation = next(self._generations)
             cursor.position = offset
             cursor.fetch_offset = offset or 0
             cursor.chunks.clear()
@@ -248,6 +253,7 @@ class FetchBuffer:
             if tp in self._turns:
                 self._turns.remove(tp)
         self._on_room(tp)
+        return generation
 
     def found(self, tp: TopicPartition, generation: int, offset: int) -> None:
         """Set the start position; a seek in the meantime wins."""

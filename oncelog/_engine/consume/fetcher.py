@@ -54,8 +54,9 @@ class Fetcher:
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._polled: dict[str, set[tuple[TopicPartition, int]]] = {}  # with the generation
         self._locating: set[TopicPartition] = set()
-        # Partitions that restart here, without a look at the group's committed offsets.
-        self._reset: dict[TopicPartition, str] = {}
+        # Partitions that restart here, without a look at the group's committed offsets, with the
+        # generation of the restart.
+        self._reset: dict[TopicPartition, tuple[str, int]] = {}
         # Failed searches for the start of partitions without a position.
         self._unlocated: dict[TopicPartition, Attempts] = {}
         self._searches = 0
@@ -240,7 +241,7 @@ class Fetcher:
                 log.warning("%s: the topic was deleted and created anew", wanted.tp)
                 self.new_partitions.made_anew(wanted.tp)
                 self._ahead_since.pop(wanted.tp, None)
-                self.buffer.seek(wanted.tp, None)
+                self.buffer.seek(wanted.tp, None, wanted.generation)
             elif added is Added.BEHIND:
                 self._routes.failed(wanted.tp, address)
             elif added is Added.OK:
@@ -356,7 +357,7 @@ class Fetcher:
                 tp, wanted.offset, records.log_start_offset, records.high_watermark,
                 self.config.auto_offset_reset,
             )  # fmt: skip
-            self._seek_when_known(tp, self.config.auto_offset_reset)
+            self._seek_when_known(tp, self.config.auto_offset_reset, wanted.generation)
             return
         self.buffer.fail(
             tp,
@@ -376,20 +377,27 @@ class Fetcher:
 
     async def seek_all(self, tps: Iterable[TopicPartition], where: str) -> None:
         """Go on at "earliest" or "latest". Leaderless partitions delay the others for a moment."""
-        queries: dict[TopicPartition, str | int] = dict.fromkeys(tps, where)
+        generations = {tp: self._seek_when_known(tp, where) for tp in tps}
+        self._locating.update(generations)
         limit = min(self._request_s, _ELECTION_S)
-        found, problems = await self.positions.find_offsets(queries, limit)
-        for tp, offset in found.items():
-            self.buffer.seek(tp, offset)
+        try:
+            queries: dict[TopicPartition, str | int] = dict.fromkeys(generations, where)
+            found, problems = await self.positions.find_offsets(queries, limit)
+            for tp, offset in found.items():
+                self.buffer.found(tp, generations[tp], offset)  # a seek in the meantime wins
+        finally:
+            self._locating.difference_update(generations)
+            self._event.set()
         for tp, error in problems.items():
             if not error.retriable:
                 raise error
             log.warning("%s: not at its %s offset yet: %s", tp, where, error)
-            self._seek_when_known(tp, where)
 
-    def _seek_when_known(self, tp: TopicPartition, where: str) -> None:
-        self._reset[tp] = where
-        self.buffer.seek(tp, None)
+    def _seek_when_known(self, tp: TopicPartition, where: str, since: int | None = None) -> int:
+        """Restart there, unless there was a seek after `since`; returns the new generation."""
+        if generation := self.buffer.seek(tp, None, since):
+            self._reset[tp] = where, generation
+        return generation
 
     async def _locate(self, missing: list[tuple[TopicPartition, int]]) -> None:
         """Find the start of partitions without a position; each is set as soon as it is known."""
@@ -409,7 +417,8 @@ class Fetcher:
     async def _locate_all(self, generations: dict[TopicPartition, int]) -> None:
         """Find starts. `generations`: of partitions not located yet; located ones are removed."""
         # After an offset out of range, the group's committed offset would lead there again.
-        where = {tp: self._reset.pop(tp) for tp in generations if tp in self._reset}
+        resets = {tp: self._reset.get(tp, ("", 0)) for tp in generations}
+        where = {tp: place for tp, (place, at) in resets.items() if at == generations[tp]}
         fresh = [tp for tp in generations if tp not in where]
         self._located(generations, await self.positions.committed(fresh))
         fresh = [tp for tp in fresh if tp in generations]
