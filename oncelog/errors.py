@@ -75,6 +75,7 @@ class OncelogError(Exception):
     outcome: Outcome | None = None
     retriable = False
     from_node = False  # a node has sent this error; False: the client made it
+    unsent = False  # the call never left the client: there was no connection
     # Attributes that travel as ErrorInfo metadata, with the type to read them back.
     detail_types: tuple[tuple[str, type[int] | type[str]], ...] = ()
 

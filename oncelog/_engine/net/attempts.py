@@ -51,7 +51,7 @@ class Attempts:
         message = f"{text}: {late.message}"
         if not tells(self.telling):
             late, doubt = RequestTimeoutError(), late.outcome
-            late.outcome = doubt
+            late.outcome, late.unsent = doubt, self.telling.unsent
         late.args = (message,)
         return late
 
@@ -93,4 +93,4 @@ def _rank(error: OncelogError) -> int:
 def may_have_been_done(error: OncelogError) -> bool:
     """Tell whether a node may have executed a call that it did not answer."""
     lost = isinstance(error, RequestTimeoutError | BrokerUnavailableError)
-    return lost and "failed to connect" not in error.message
+    return lost and not error.unsent

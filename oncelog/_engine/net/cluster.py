@@ -260,11 +260,12 @@ class Cluster:
                 self.founding.learn(address, await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             problem = from_rpc_error(error)
+            unsent = problem.unsent
             told = problem.from_node and not isinstance(problem, OtherClusterError)
             if isinstance(problem, BrokerUnavailableError | RequestTimeoutError):
                 hint = certain(problem.message) or likely(problem.message)
                 problem = type(problem)(": ".join(filter(None, (address, hint, problem.message))))
-                problem.from_node = told
+                problem.from_node, problem.unsent = told, unsent
             if isinstance(problem, _SILENT) and not told:
                 reachability.failed(problem.message)
             else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grpc
+
 from oncelog import errors
-from oncelog._engine.net.attempts import Attempts, tells
+from oncelog._engine.net.attempts import Attempts, may_have_been_done, tells
 from oncelog._engine.produce.outcomes import Obstacles
 from oncelog.wire.status import from_status, to_status
 
@@ -77,8 +79,12 @@ def test_a_purpose_that_took_too_long_names_itself_first() -> None:
     assert isinstance(late, errors.RequestTimeoutError)
     assert late.message == "no metadata: n1: Deadline Exceeded"
     assert late.outcome == "unknown"
-    lost = errors.BrokerUnavailableError("n1: failed to connect: refused")
-    assert attempts(lost).late("no metadata").outcome is None
+    refused = from_status(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
+    late = attempts(refused).late("no metadata")
+    assert late.outcome is None and not may_have_been_done(late), "it was never sent"
+    assert attempts(late).error().outcome is None
+    other = of_node(errors.BrokerUnavailableError("failed to connect to n2"))
+    assert attempts(other).error().outcome == "unknown", "the node says this of another connection"
     late = attempts(of_node(errors.StorageFullError("full")), timeout()).late("no metadata")
     assert isinstance(late, errors.StorageFullError)
     assert late.message == "no metadata: full; the last attempt: n1: Deadline Exceeded"

@@ -12,6 +12,7 @@ from oncelog.errors import BrokerUnavailableError, NotReadyError, RetriableError
 from oncelog.v1 import group_pb2
 
 REFUSED = BrokerUnavailableError("a:1: failed to connect to all addresses")
+REFUSED.unsent = True
 
 
 def groups_of(answers: list[Any]) -> Groups:
