@@ -9,6 +9,8 @@ cleaned often would keep its tombstones for ever.
 
 A pass takes the batches from the log's start on, in order. So when a tombstone is carried for the
 first time, the older records of its key are blanks, and it may go later without bringing one back.
+A tombstone gets no moment from a pass that left a batch before it, or did not note its key: a batch
+that an earlier pass left may be cleaned by now, with an older record of the key.
 """
 
 from __future__ import annotations
@@ -137,12 +139,14 @@ def kept(batch: BatchToClean, newest: Mapping[bytes | None, int], terms: Cleanin
     stays = list(map(le, map(newest.get, keys, offsets), offsets))
     tombstones = list[KeyTombstone]()
     if layout.value_validity is not None:
-        known = dict(batch.tombstones)
+        known, unmarked = dict(batch.tombstones), terms._replace(marks=False)
         for place in [place for place, value in enumerate(payload.values()) if value is None]:
             if keys[place] is None:
                 stays[place] = batch.was_carried  # a blank from now on, without time and headers
             elif stays[place]:
-                mark = _mark(batch.base_offset + place, known, terms)
+                # Only if this pass knows its key: an earlier pass may have left an older record.
+                is_noted = newest.get(keys[place]) == offsets[place]
+                mark = _mark(offsets[place], known, terms if is_noted else unmarked)
                 stays[place] = mark is None or mark.drop_after_ms >= terms.log_time_ms
                 tombstones += [mark] if mark is not None and stays[place] else []
     if all(stays):

@@ -335,8 +335,8 @@ def test_requests_and_replies_are_those_of_a_pass() -> None:
     tombstone = plain(3, [(b"t", None)])
     for left in (False, True):
         worker.answer(messages.begin(terms, 1))
-        assert messages.full_at(worker.answer(messages.note(batches))) is None
-        assert messages.full_at(worker.answer(messages.note([tombstone]))) == 3
+        assert messages.full_at(worker.answer(messages.note([tombstone]))) is None
+        assert messages.full_at(worker.answer(messages.note(batches))) == 0
         request = messages.clean([tombstone], 50, 0, 1, left=left)
         (piece,) = messages.pieces(worker.answer(request))
         assert len(unpack_carried(piece.data).tombstones) == (not left)

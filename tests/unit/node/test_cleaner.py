@@ -147,15 +147,15 @@ class Compacted(Replica):
         self.end(number, *([(pid, len(rows), last)] if commit else []), stamp_ms=self.now_ms)
         self.written += rows if commit else []
 
-    def shown(self) -> list[Row]:
-        """Returns the rows that a reader gets, from offset 0 on."""
-        found, offset = list[Row](), 0
+    def shown(self, start: int = 0) -> list[Row]:
+        """Returns the rows that a reader gets, from an offset on."""
+        found, offset = list[Row](), start
         while offset < self.part.high_watermark:
             for base, data in self.part.reading(offset, 10_000, 50).run():
                 header = unpack_batch(data)
                 payload = decompress(header.codec, payload_of(data))
                 columns = decode_payload(payload, header.record_count)
-                assert base == len(found) == offset
+                assert base == start + len(found) == offset
                 found += zip(columns.keys(), columns.values(), strict=True)
                 offset = base + header.record_count
         return found
@@ -390,6 +390,55 @@ def test_a_damaged_payload_stays_and_is_counted() -> None:
     replica.clean()
     assert counters.carried_batches == before, "nothing is due"
     assert replica.part.reading(10, 1).run()[0].data.endswith(payload)
+
+
+def test_a_deleted_key_stays_deleted_when_a_batch_that_was_left_is_cleaned_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its passes do not know the key of the tombstone behind it, and there is memory again."""
+    replica, lacks_memory = Compacted(delete_retention_ms=0), True
+
+    def unpack(codec: int, payload: bytes) -> bytes | memoryview:
+        if lacks_memory and len(payload) > 300:
+            raise MemoryError
+        return decompress(codec, payload)
+
+    monkeypatch.setattr(passes, "decompress", unpack)
+    replica.put_rows([(b"key", b"." * 300)], 0)
+    replica.put_rows([(b"key", None)], 1)
+    replica.clean()
+    assert replica.cleaner.counters.left_batches == 1
+    lacks_memory = False
+    assert _table_after_cleanings(replica, 2) == {b"other"}
+    assert replica.cleaner.counters.left_batches == 1
+
+
+def test_a_deleted_key_stays_deleted_when_the_log_starts_within_a_large_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was too large to be cleaned, and its rest is not."""
+    monkeypatch.setattr(reading, "CHUNK_BYTES", 900)
+    replica = Compacted(delete_retention_ms=0)
+    for number in range(4):
+        replica.put_rows([(b"%d" % number, b"." * 300)], number, number=7, pid=2)
+    replica.finish(7, 2, 3, commit=True)
+    replica.put_rows([(b"3", None)], 0)
+    replica.clean()
+    assert replica.cleaner.counters.left_batches == 1
+    replica.part.delete_below(3, lambda outcome: None)
+    assert replica.part.log_start_offset == 3
+    assert _table_after_cleanings(replica, 1) == {b"other"}
+    assert replica.cleaner.counters.left_batches == 1
+
+
+def _table_after_cleanings(replica: Compacted, first: int) -> set[bytes]:
+    """Returns the keys that a new reader knows after some more cleanings."""
+    for number in range(first, first + 3):
+        replica.now_ms += 1000
+        replica.put_rows([(b"other", b"%d" % number)], number)
+        replica.clean()
+    newest = dict(replica.shown(replica.part.log_start_offset))
+    return {key for key, value in newest.items() if key is not None and value is not None}
 
 
 def test_a_large_clean_part_is_measured_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
