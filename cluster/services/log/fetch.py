@@ -290,7 +290,11 @@ class Reader:
             if reading.is_outdated or partition.closed:
                 return None
             if isinstance(error, OffsetOutOfRangeError):
-                raise
+                if answering is not AnsweringReplicas.ANY:
+                    raise
+                # Out of range is for the log's start and end only: a reader would begin elsewhere.
+                text = f"this replica has yet to apply its log for offset {error.offset}"
+                raise NotReadyError(text) from error
             raise self._damage(partition, error, answering) from error
 
     def _readable(self, topic: str, index: int, answering: AnsweringReplicas) -> Partition:

@@ -12,6 +12,7 @@ from cluster.services.log.fetch import Reader
 from cluster.services.routing import NEAR_BEHIND
 from oncelog.v1 import log_pb2
 from storage.errors import CorruptionError
+from tests.unit.partition.test_carried import carried
 from tests.unit.services.log_rig import PAYLOAD, TOPIC, LogNode, header
 
 
@@ -54,6 +55,26 @@ async def test_an_offset_that_it_lacks_is_the_leaders_to_judge(follower: LogNode
     leading = LogNode()
     ours = await read(leading, 3, near=True)
     assert ours.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+
+
+async def test_a_follower_that_starts_denies_no_offset_that_it_has_to_apply_again() -> None:
+    """Its rows are ahead of its saved state: a carried batch took the place of the first one's."""
+    node = LogNode()
+    await node.send(header(), PAYLOAD)
+    state = node.part.dump()
+    for _ in range(2):
+        await node.send(header(), PAYLOAD)
+    node.log.propose(carried(0, 3), lambda outcome: None)
+    follow(node, 2)
+    machine, answers = node.part.machine, list[tuple[int, list[int]]]()
+    machine.restore(machine.load(state))
+    for index, data in list(enumerate(node.log.entries, 1))[1:]:
+        batch = node.log.disk.batch()
+        machine.apply(index, data, batch)
+        node.log.disk.write(batch)
+        found = await read(node, 0, any_replica=True)
+        answers.append((found.error, [one.base_offset for one in found.batches]))
+    assert answers == [(log_pb2.PARTITION_ERROR_NOT_READY, [])] * 2 + [(0, [0])]
 
 
 @pytest.mark.parametrize("how", [{}, {"near": True}])
