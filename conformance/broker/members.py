@@ -16,7 +16,8 @@ from typing import Any
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
 
-PING_MS = 300
+# Members wait for an answer as long: it must be one that a busy machine keeps.
+PING_MS = 2000
 
 
 class Members:
