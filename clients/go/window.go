@@ -309,6 +309,7 @@ func (w *window) popAcked(now time.Time) {
 func (w *window) tryAgain(s *sealedBatch, result *pb.BatchResult, now time.Time) (r reaction) {
 	w.failures++
 	delay := w.backoff.delay(w.failures)
+	doubt := true // whether this attempt may be stored
 	switch result.GetVerdict() {
 	case pb.Verdict_VERDICT_NOT_LEADER:
 		if result.GetLeaderAddress() != "" && w.failures == 1 {
@@ -318,11 +319,13 @@ func (w *window) tryAgain(s *sealedBatch, result *pb.BatchResult, now time.Time)
 			r.leaderLost = true
 		}
 	case pb.Verdict_VERDICT_NOT_READY, pb.Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION:
-		r.leaderLost = true
+		r.leaderLost, doubt = true, false
+	case pb.Verdict_VERDICT_THROTTLED, pb.Verdict_VERDICT_STORAGE_FULL:
+		doubt = false
 	case pb.Verdict_VERDICT_TIMEOUT, pb.Verdict_VERDICT_UNSPECIFIED:
 		s.unanswered = true
 	}
-	s.ambiguous = true
+	s.ambiguous = s.ambiguous || doubt
 	w.rewind(now, delay)
 	return r
 }

@@ -18,6 +18,15 @@ V = log_pb2
 # The number gives the class, and the name of a final verdict is the reason of its error.
 STORED: Final = frozenset(number for number in V.Verdict.values() if 0 < number < 10)
 RETRIABLE: Final = frozenset(number for number in V.Verdict.values() if number >= 30)
+# Retriable, and nothing of the attempt is or will be stored. Of others that is not known.
+NOT_STORED: Final = frozenset(
+    (
+        V.VERDICT_NOT_READY,
+        V.VERDICT_THROTTLED,
+        V.VERDICT_STORAGE_FULL,
+        V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
 _BY_NAME = {f"VERDICT_{reason}": cls for reason, cls in BY_REASON.items()}
 _ERRORS: Final[dict[int, type[e.DeliveryError]]] = {
     number: cls

@@ -326,6 +326,7 @@ export class Window {
     this.#failures++;
     let delay = this.backoff.delay(this.#failures);
     let reaction: Reaction;
+    let doubt = true; // whether this attempt may be stored
     const { leaderId, leaderAddress } = result;
     switch (result.verdict) {
       case Verdict.NOT_LEADER:
@@ -337,13 +338,18 @@ export class Window {
       case Verdict.NOT_READY:
       case Verdict.UNKNOWN_TOPIC_OR_PARTITION:
         reaction = { leaderLost: true };
+        doubt = false;
+        break;
+      case Verdict.THROTTLED:
+      case Verdict.STORAGE_FULL:
+        doubt = false;
         break;
       case Verdict.TIMEOUT:
       case Verdict.UNSPECIFIED:
         s.unanswered = true;
         break;
     }
-    s.ambiguous = true;
+    s.ambiguous ||= doubt;
     this.#rewind(now, delay);
     return reaction;
   }

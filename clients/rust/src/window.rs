@@ -391,6 +391,7 @@ impl Window {
         self.failures += 1;
         let mut delay = self.common.backoff.delay(self.failures);
         let mut reaction = Reaction::Nothing;
+        let mut doubt = true; // whether this attempt may be stored
         match Verdict::try_from(result.verdict) {
             Ok(Verdict::NotLeader) if !result.leader_address.is_empty() && self.failures == 1 => {
                 reaction = Reaction::Hinted {
@@ -399,13 +400,16 @@ impl Window {
                 };
                 delay = Duration::ZERO; // a fresh hint needs no pause
             }
-            Ok(Verdict::NotLeader | Verdict::NotReady | Verdict::UnknownTopicOrPartition) => {
+            Ok(Verdict::NotLeader) => reaction = Reaction::LeaderLost,
+            Ok(Verdict::NotReady | Verdict::UnknownTopicOrPartition) => {
                 reaction = Reaction::LeaderLost;
+                doubt = false;
             }
+            Ok(Verdict::Throttled | Verdict::StorageFull) => doubt = false,
             Ok(Verdict::Timeout | Verdict::Unspecified) => self.batches[at].unanswered = true,
             _ => {}
         }
-        self.batches[at].ambiguous = true;
+        self.batches[at].ambiguous |= doubt;
         self.rewind(now, delay);
         reaction
     }

@@ -43,7 +43,7 @@ from oncelog._engine.produce.sealing import NO_IDENTITY, LeasedIdentity, SealedB
 from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
-from oncelog.wire.verdicts import RETRIABLE, STORED, error_of, is_understood
+from oncelog.wire.verdicts import NOT_STORED, RETRIABLE, STORED, error_of, is_understood
 
 log = logging.getLogger("oncelog.producer")
 
@@ -293,7 +293,7 @@ class PartitionSender:
                 reaction.leader_lost = True
         elif result.verdict in (V.VERDICT_NOT_READY, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION):
             reaction.leader_lost = True
-        sealed.ambiguous = True
+        sealed.ambiguous |= result.verdict not in NOT_STORED
         sealed.unanswered |= result.verdict in (V.VERDICT_TIMEOUT, V.VERDICT_UNSPECIFIED)
         self._rewind(now, delay)
         return reaction

@@ -376,6 +376,7 @@ final class Window {
     failures++;
     long delay = backoff.delay(failures);
     Reaction reaction = NOTHING;
+    boolean doubt = true; // whether this attempt may be stored
     switch (result.getVerdict()) {
       case VERDICT_NOT_LEADER -> {
         if (!result.getLeaderAddress().isEmpty() && failures == 1) {
@@ -385,11 +386,15 @@ final class Window {
           reaction = new LeaderLost();
         }
       }
-      case VERDICT_NOT_READY, VERDICT_UNKNOWN_TOPIC_OR_PARTITION -> reaction = new LeaderLost();
+      case VERDICT_NOT_READY, VERDICT_UNKNOWN_TOPIC_OR_PARTITION -> {
+        reaction = new LeaderLost();
+        doubt = false;
+      }
+      case VERDICT_THROTTLED, VERDICT_STORAGE_FULL -> doubt = false;
       case VERDICT_TIMEOUT, VERDICT_UNSPECIFIED -> s.unanswered = true;
       default -> {}
     }
-    s.ambiguous = true;
+    s.ambiguous |= doubt;
     rewind(now, delay);
     return reaction;
   }
