@@ -434,13 +434,27 @@ class LocalCluster:
 
         stream: by ProduceStream, where no batch waits for its predecessor.
         """
-        header = batch.header
+        return self._answers(batch, stream=stream)[-1]
+
+    def store(self, batch: Batch) -> None:
+        """Stores a new batch. Raises HarnessError if it is not stored, or was before.
+
+        A leader that steps down answers NOT_LEADER for a batch that may be in the log by the time
+        it is sent again.
+        """
+        *before, last = map(verdict, self._answers(batch))
+        if last != "APPENDED" and not (last == "DUPLICATE" and "NOT_LEADER" in before):
+            raise HarnessError(f"a new batch is {last}, after {before}")
+
+    def _answers(self, batch: Batch, *, stream: bool = False) -> list[Result]:
+        """Answers to each attempt; the last one is final, or the time is over."""
+        header, results = batch.header, list[Result]()
         end = time.monotonic() + LEADER_TIMEOUT
         while True:
             api = self.api(self.leader(header.topic, header.partition))
-            (result,) = api.produce_stream(batch) if stream else api.produce(batch)
-            if verdict(result) not in ("NOT_LEADER", "NOT_READY") or time.monotonic() > end:
-                return result
+            results += api.produce_stream(batch) if stream else api.produce(batch)
+            if verdict(results[-1]) not in ("NOT_LEADER", "NOT_READY") or time.monotonic() > end:
+                return results
 
     def wait_level(
         self, topic: str, nodes: Iterable[int] | None = None, timeout: float = LEADER_TIMEOUT

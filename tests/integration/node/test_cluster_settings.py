@@ -39,7 +39,7 @@ def test_a_node_with_another_lease_does_not_start(make_cluster: MakeCluster, top
     api = cluster.api(1)
     api.create_topic(topic, 1, 3)
     pid = api.lease().producer_id
-    assert verdict(cluster.produce(batch(topic, 0, pid, 0, b"before"))) == "APPENDED"
+    cluster.store(batch(topic, 0, pid, 0, b"before"))
     assert cluster.nodes[2].terminate() == 0
     other = given(cluster, 2, lease_lifetime_ms=1000, producer_name_expiry_ms=1000)
     other.start()
@@ -49,7 +49,7 @@ def test_a_node_with_another_lease_does_not_start(make_cluster: MakeCluster, top
     assert "oncelog cluster config set" in text
     given(cluster, 2, lease_lifetime_ms=0, producer_name_expiry_ms=0)
     cluster.start_nodes([2])
-    assert verdict(cluster.produce(batch(topic, 0, pid, 1, b"after"))) == "APPENDED"
+    cluster.store(batch(topic, 0, pid, 1, b"after"))
     assert {shown(cluster, node)["lease_lifetime_ms"] for node in cluster.nodes} == {HOUR}
 
 
@@ -104,7 +104,7 @@ def test_a_setting_is_changed_on_all_nodes(
         admin.set_cluster_setting("max_batch_bytes", 8192)
         eventually(lambda: all(shown(cluster, n)["max_batch_bytes"] == 8192 for n in cluster.nodes),
                    "all nodes know it")  # fmt: skip
-        assert verdict(cluster.produce(batch(topic, 0, pid, 0, b"x" * 5000))) == "APPENDED"
+        cluster.store(batch(topic, 0, pid, 0, b"x" * 5000))
         admin.alter_topic(topic, TopicConfig(max_batch_bytes=5000))
     for node in cluster.nodes:
         assert cluster.nodes[node].terminate() == 0

@@ -148,7 +148,7 @@ def test_a_paused_leader_is_replaced_and_steps_down(make_cluster: MakeCluster, t
     cluster.api(1).create_topic(topic, 1, 3)
     paused = cluster.leader(topic, 0)
     pid = cluster.api(paused).lease().producer_id
-    assert verdict(cluster.produce(batch(topic, 0, pid, 0, b"0"))) == "APPENDED"
+    cluster.store(batch(topic, 0, pid, 0, b"0"))
     cluster.pause(paused)
     others = [node for node in cluster.nodes if node != paused]
     leader = cluster.leader(topic, 0, not_in=[paused])
@@ -170,7 +170,7 @@ def test_a_leader_cut_off_from_its_peers_is_replaced(make_cluster: MakeCluster, 
     cluster.api(1).create_topic(topic, 1, 3)
     alone = cluster.leader(topic, 0)
     pid = cluster.api(alone).lease().producer_id
-    assert verdict(cluster.produce(batch(topic, 0, pid, 0, b"0"))) == "APPENDED"
+    cluster.store(batch(topic, 0, pid, 0, b"0"))
     cluster.isolate(alone)
     unknown = cluster.api(alone).produce(batch(topic, 0, pid, 1, b"1"), timeout_ms=3000)
     assert verdict(unknown[0]) in ("NOT_LEADER", "TIMEOUT", "NOT_READY"), "it has no majority"
