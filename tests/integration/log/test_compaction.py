@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from harness.api import Api, Result, batch, verdict
+from harness.api import Api, Batch, batch, verdict
 from harness.audit import Ledger, audit_all
 from harness.local_cluster import LocalCluster
 from harness.replicas import compare
@@ -43,14 +43,9 @@ def payload(number: int) -> bytes:
     return encode_payload(values, [*offsets], [b"%d" % (offset % KEYS) for offset in offsets])
 
 
-def send(cluster: LocalCluster, topic: str, pid: int, number: int) -> Result:
+def numbered(topic: str, pid: int, number: int) -> Batch:
     first, data = number * RECORDS, payload(number)
-    return cluster.produce(batch(topic, 0, pid, first, data, count=RECORDS, codec=0))
-
-
-def store(cluster: LocalCluster, topic: str, pid: int, number: int) -> None:
-    """Sends a batch. A leader that moved meanwhile may have stored it before it is sent again."""
-    assert verdict(send(cluster, topic, pid, number)) in ("APPENDED", "DUPLICATE"), number
+    return batch(topic, 0, pid, first, data, count=RECORDS, codec=0)
 
 
 def shown(cluster: LocalCluster, topic: str) -> list[int]:
@@ -84,17 +79,17 @@ def test_repeats_are_known_after_a_cleaning_and_a_killed_leader(
     admin.create_topic(topic, 1, 3, COMPACT)
     pid = cluster.api(1).lease().producer_id
     for number in range(BATCHES):
-        store(cluster, topic, pid, number)
+        cluster.store(numbered(topic, pid, number))
     eventually(lambda: shown(cluster, topic) == newest(BATCHES), "all is cleaned")
     eventually(lambda: not workers(cluster), "no worker runs where nothing is due")
     leader = cluster.leader(topic, 0)
     cluster.kill([leader])
     for number in range(BATCHES):
-        repeat = send(cluster, topic, pid, number)
+        repeat = cluster.produce(numbered(topic, pid, number))
         assert verdict(repeat) == "DUPLICATE", (number, repeat)
         is_recent = number >= BATCHES - 5
         assert repeat.base_offset == (number * RECORDS if is_recent else -1), number
-    store(cluster, topic, pid, BATCHES)
+    cluster.store(numbered(topic, pid, BATCHES))
     eventually(lambda: shown(cluster, topic) == newest(BATCHES + 1), "the next leader cleans")
     cluster.start_nodes([leader])
     cluster.wait_level(topic)
@@ -117,7 +112,7 @@ def test_a_bench_ends_with_the_records_of_a_compacted_topic(
     admin.create_topic(topic, 1, 3, COMPACT)
     pid = cluster.api(1).lease().producer_id
     for number in range(BATCHES):
-        store(cluster, topic, pid, number)
+        cluster.store(numbered(topic, pid, number))
     eventually(lambda: shown(cluster, topic) == newest(BATCHES), "all is cleaned")
     limit = 300.0
     for records in (True, False):
