@@ -231,6 +231,9 @@ class Connection(asyncio.Protocol):
             self._client.begin(self, exchange)
         except CodecError as error:
             self.refuse(str(error))
+        except Exception:  # the last stop: its answer would hold up all behind it
+            log.exception("a Kafka request failed client=%s", self.address)
+            self.close()
 
     def refuse(self, reason: str) -> None:
         """End the connection, as Kafka does: nothing after this can be understood."""

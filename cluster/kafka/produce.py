@@ -12,6 +12,7 @@ answer is then in doubt (REQUEST_TIMED_OUT), and a client sends the same batch a
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from functools import partial
@@ -48,6 +49,8 @@ from cluster.services.log.refused_heads import RefusedHeads
 from cluster.services.log.verdict_events import note_verdict
 from cluster.services.partition_events import Listening
 from cluster.services.routing import locate
+
+log = logging.getLogger(__name__)
 
 ACKS = (-1, 0, 1)  # 1 is answered as -1
 LOOK_AGAIN = 0.1  # seconds until a batch that waits for the node's memory looks again
@@ -183,10 +186,15 @@ class Producing:
         return None
 
     async def _drain(self, wait: Wait | None) -> None:
-        while wait is not None:
-            await wait()
-            wait = self._advance(has_turn=wait == self._take_turn)
-        self._draining = None
+        try:
+            while wait is not None:
+                await wait()
+                wait = self._advance(has_turn=wait == self._take_turn)
+            self._draining = None
+        except Exception:  # the last stop: no batch may go before those that wait
+            log.exception("Kafka batches failed client=%s", self._rights.caller.client)
+            if self._queue:
+                self._queue[0].exchange.close()
 
     async def _take_turn(self) -> None:
         await self._node.turns.take(self._rights.caller.client)

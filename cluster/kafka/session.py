@@ -128,13 +128,6 @@ class Session:
                     pass
             async with self._turn if head.call.key in IN_ORDER else nullcontext():
                 answer = await self._handlers[head.call.key](self._rights, head, request)
-        except (CodecError, DelayedCallError) as error:
-            connection.refuse(str(error))
-        except Exception:  # the last stop: a handler answers all errors that are expected
-            log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)
-            connection.close()
-        else:
-            code = OK  # the codes in it are of its parts
             if isinstance(answer, Fetched):
                 if answer.idle and body is not None:
                     wait = min(max(0, request.max_wait_ms), MAX_WAIT_MS) / 1000
@@ -142,6 +135,12 @@ class Session:
                     self._idle_polls.keep(head, body, wait, tail, answer.idle)
                 answer = answer.parts
             exchange.answer(_encoded(exchange, head, answer))
+            code = OK  # the codes in it are of its parts
+        except (CodecError, DelayedCallError) as error:
+            connection.refuse(str(error))
+        except Exception:  # the last stop: a handler answers all errors that are expected
+            log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)
+            connection.close()
         finally:
             self._requests.done(KAFKA, head.call.name, code, time.monotonic() - started)
 

@@ -38,6 +38,8 @@ class Calls:
         self.requests.append(bytes(exchange.request))
         if self.requests[-1] == b"bad":
             raise CodecError("no request")
+        if self.requests[-1] == b"fault":
+            raise RuntimeError("planted")
         self.begun.append(exchange)
         self.news.set()
 
@@ -149,6 +151,18 @@ async def test_a_request_that_is_none_ends_the_connection() -> None:
         assert calls.requests == [b"bad"]
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
+
+
+async def test_a_request_that_fails_behind_a_pause_ends_the_connection() -> None:
+    """The bytes before it were parsed again with the next ones: its requests ran twice."""
+    async with listening(budget()) as (calls, _, writer):
+        writer.write(framed(*[b"a"] * MAX_REQUESTS, b"b", b"fault", b"c"))
+        await calls.until(MAX_REQUESTS)
+        for exchange in list(calls.begun):
+            exchange.answer((b"",))
+        async with asyncio.timeout(10):
+            await calls.gone.wait()
+        assert calls.requests[MAX_REQUESTS:] == [b"b", b"fault"]
 
 
 async def test_a_connection_is_not_read_on_while_it_has_its_fill_of_requests() -> None:

@@ -72,6 +72,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
+        self.address = "client"
         self.closed = False
         self._news = asyncio.Event()
 
@@ -85,6 +86,14 @@ class Answers:
 
     def close(self) -> None:
         self.closed = True
+        self._news.set()
+
+    async def end(self) -> None:
+        """Wait until the connection is closed."""
+        async with asyncio.timeout(10):
+            while not self.closed:
+                await self._news.wait()
+                self._news.clear()
 
     async def all(self) -> list[list[Any]]:
         async with asyncio.timeout(10):
@@ -185,6 +194,22 @@ async def test_connections_that_wait_for_their_turn_get_it() -> None:
     assert not rig.node.log.entries, "the slice is used up"
     answers = await rig.answers.all()
     assert sorted(one.base_offset for (one,) in answers) == list(range(8))
+
+
+async def test_batches_that_fail_while_they_wait_end_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection seemed to wait for its turn ever after, and answered nothing more."""
+
+    async def fail(client: str) -> None:
+        raise RuntimeError("planted")
+
+    rig = Rig()
+    rig.node.turns.spend(SLICE_BYTES)
+    monkeypatch.setattr(rig.node.turns, "take", fail)
+    rig.begin(batch(1))
+    await rig.answers.end()
+    assert not rig.node.log.entries
 
 
 async def test_a_partition_that_stays_full_is_an_error_only_at_the_deadline(
