@@ -19,6 +19,7 @@ from cluster.kafka.errors import (
     Error,
     InvalidConfigError,
     of_error,
+    of_missing_topic,
     text_of,
 )
 from cluster.kafka.messages import (
@@ -229,7 +230,7 @@ class Configs:
         elif refused is not None:
             result.error_code, result.error_message = of_error(refused), text_of(refused)
         elif topic is None:
-            result.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
+            result.error_code = of_missing_topic(self._service.node.controller_id)
         else:
             keys = wanted.configuration_keys
             values = described(topic.settings, keeps_compacted=self._keeps_compacted)

@@ -191,6 +191,14 @@ def of_error(error: Exception) -> Error:
     return Error.UNKNOWN_SERVER_ERROR
 
 
+def of_missing_topic(controller_id: int) -> Error:
+    """Return the number for a topic that a node does not know.
+
+    The node may be behind if it knows no leader of the metadata.
+    """
+    return Error.UNKNOWN_TOPIC_OR_PARTITION if controller_id else Error.LEADER_NOT_AVAILABLE
+
+
 def of_command(error: Exception) -> Error:
     """Return the number for an error of a change of the metadata: any node makes it."""
     number = of_error(error)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from cluster.kafka.brokers import NO_NODE, Brokers
-from cluster.kafka.errors import Error, of_error
+from cluster.kafka.errors import Error, of_error, of_missing_topic
 from cluster.kafka.messages import (
     METADATA,
     DescribeClusterBroker,
@@ -109,9 +109,7 @@ class Metadata:
             if topic is None:
                 return MetadataResponseTopic(error_code=error, name=name)
         if topic is None:
-            # A node without a leader of the metadata may be behind.
-            known = bool(self._node.controller_id)
-            error = Error.UNKNOWN_TOPIC_OR_PARTITION if known else Error.LEADER_NOT_AVAILABLE
+            error = of_missing_topic(self._node.controller_id)
             return MetadataResponseTopic(error_code=error, name=name)
         return self._topic(topic)
 

@@ -29,6 +29,7 @@ from cluster.kafka.messages import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     PRODUCE,
+    TXN_OFFSET_COMMIT,
 )
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 KAFKA = "kafka"
 
 # Calls of a connection that are answered one after the other.
-IN_ORDER = frozenset((OFFSET_COMMIT.key, LEAVE_GROUP.key))
+IN_ORDER = frozenset((OFFSET_COMMIT.key, TXN_OFFSET_COMMIT.key, LEAVE_GROUP.key))
 # Calls that wait for these, and hold up none.
 BEHIND = frozenset((JOIN_GROUP.key, OFFSET_FETCH.key))
 # Takes a request and returns an answer of `messages`; Fetch returns its finished parts.

@@ -108,7 +108,11 @@ class GroupService:
             self.node.metadata.features.require(KAFKA)
         async with Deadline(request.timeout_ms, self.node):
             replica = await self._replica_of(request.group)
-            known = await self._topic_ids(request.offsets)
+            missing, known = _UNKNOWN, [self._topic_id(one) for one in request.offsets]
+            if any(known) and not self.node.controller_id:
+                missing = _NOT_READY  # known topics do not wait for a leader of the metadata
+            elif not all(known):
+                known = await self._topic_ids(request.offsets)
             command = internal.CommitGroupOffsets(
                 group=request.group,
                 member=request.member_id,
@@ -128,7 +132,7 @@ class GroupService:
         left = iter(done)
         return pb.CommitOffsetsResponse(
             results=[
-                commit_result(commit, next(left) if topic_id else _UNKNOWN)
+                commit_result(commit, next(left) if topic_id else missing)
                 for commit, topic_id in zip(request.offsets, known, strict=True)
             ]
         )
@@ -390,11 +394,10 @@ class GroupService:
     async def _topic_ids(self, places: Sequence[pb.OffsetCommit | TopicPartition]) -> list[int]:
         """Return the topics' ids; 0: there is no such partition, and no node knows one.
 
-        Another node may have just created a topic. Without a leader of the metadata nobody can
-        tell, and the places of known topics do not wait for it. Raises ClusterError.
+        Another node may have just created a topic. Raises ClusterError.
         """
         known = [self._topic_id(one) for one in places]
-        if not all(known) and (self.node.controller_id or not any(known)):
+        if not all(known):
             await self._newest.wait()
             known = [self._topic_id(one) for one in places]
         return known
@@ -422,6 +425,9 @@ class GroupService:
 
 
 _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)
+_NOT_READY = CommitResult(
+    "NOT_READY", "this node knows no such partition, and may be behind: retry", False, None
+)
 
 
 def _check_commits(request: pb.CommitOffsetsRequest) -> None:

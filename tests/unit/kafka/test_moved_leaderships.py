@@ -21,6 +21,7 @@ from cluster.kafka.group_admin import GroupAdmin
 from cluster.kafka.groups import ClassicMembers
 from cluster.kafka.messages import (
     DELETE_GROUPS,
+    DESCRIBE_CONFIGS,
     DESCRIBE_TRANSACTIONS,
     HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
@@ -32,6 +33,8 @@ from cluster.kafka.messages import (
     CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeTransactionsRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
@@ -150,6 +153,19 @@ async def test_a_topic_that_another_node_deleted_can_be_created_again() -> None:
     node.elsewhere.append(meta.MetadataCommand(delete_topic=meta.DeleteTopic(name="events")))
     assert await create(node) == Error.NONE
     assert await create(node) == Error.TOPIC_ALREADY_EXISTS
+
+
+async def test_settings_of_a_topic_are_not_told_as_gone_by_a_node_that_may_be_behind() -> None:
+    node = Behind()
+    head = Head(DESCRIBE_CONFIGS, 4, 1, "", True)
+    request = DescribeConfigsRequest([DescribeConfigsResource(2, "events", None)])
+    configs = Configs(ClusterService(node))
+    for node.controller_id, number in (
+        (0, Error.LEADER_NOT_AVAILABLE),
+        (1, Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        answer = await configs.describe(ANYBODY, head, request)
+        assert answer.results[0].error_code == number
 
 
 async def test_a_topic_that_a_metadata_request_creates_comes_later() -> None:

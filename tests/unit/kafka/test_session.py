@@ -15,6 +15,7 @@ from cluster.kafka.messages import (
     LEAVE_GROUP,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
     Call,
     HeartbeatResponse,
 )
@@ -26,7 +27,7 @@ from cluster.metrics.requests import Requests
 from cluster.security.caller import Caller
 from tests.unit.kafka.test_produce import Answers, Rig
 
-CALLS = (OFFSET_COMMIT, LEAVE_GROUP, JOIN_GROUP, OFFSET_FETCH, HEARTBEAT)
+CALLS = (OFFSET_COMMIT, TXN_OFFSET_COMMIT, LEAVE_GROUP, JOIN_GROUP, OFFSET_FETCH, HEARTBEAT)
 
 
 class Calls:
@@ -66,14 +67,16 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("commit", [OFFSET_COMMIT, TXN_OFFSET_COMMIT])
 @pytest.mark.parametrize("call", [OFFSET_FETCH, JOIN_GROUP, OFFSET_COMMIT, LEAVE_GROUP])
-async def test_a_call_comes_after_the_commits_before_it(call: Call) -> None:
+async def test_a_call_comes_after_the_commits_before_it(commit: Call, call: Call) -> None:
+    """Offsets that wait for newer metadata must not replace those sent behind them."""
     calls = Calls()
-    await calls.send(OFFSET_COMMIT, OFFSET_COMMIT, call, HEARTBEAT)
-    assert calls.begun == [OFFSET_COMMIT, HEARTBEAT], "only the first, and one that need not wait"
+    await calls.send(commit, commit, call, HEARTBEAT)
+    assert calls.begun == [commit, HEARTBEAT], "only the first, and one that need not wait"
     calls.go.set()
     await settled()
-    assert calls.begun == [OFFSET_COMMIT, HEARTBEAT, OFFSET_COMMIT, call]
+    assert calls.begun == [commit, HEARTBEAT, commit, call]
 
 
 async def test_a_commit_need_not_wait_for_a_rebalance() -> None:

@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
+from cluster.errors import NotReadyError
+from cluster.kafka.errors import Error
+from cluster.kafka.offsets import RESULTS
 from cluster.metadata.topics import OFFSETS_TOPIC
+from cluster.partition.group_state import CommitResult
+from cluster.partition.replica import Partition
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.groups.service import GroupService
 from cluster.services.transactions.permissions import TransactionRights
@@ -20,6 +25,7 @@ from cluster.services.transactions.service import TransactionService
 from cluster.services.transactions.sink_service import SinkService
 from cluster.transactions.types import UNKNOWN_TRANSACTION
 from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import offsets_pb2 as internal
 from oncelog.errors import OncelogError
 from oncelog.v1 import cluster_pb2, group_pb2, sink_pb2, transaction_pb2
 from oncelog.v1.batch_pb2 import TopicPartition
@@ -111,16 +117,51 @@ async def test_offsets_of_a_new_topic_are_committed_and_staged() -> None:
     assert await groups._topic_ids([none]) == [0]
 
 
+class Commits(GroupService):
+    """Its offsets are stored at once."""
+
+    def __init__(self, node: Learner) -> None:
+        members: Any = SimpleNamespace(classic=NOBODY, begun_classic=NOBODY)
+        super().__init__(node, members, NOBODY, now_ms=lambda: node.now_ms)
+
+    async def _replica_of(self, group: str) -> Partition:
+        replica: Partition = NOBODY
+        return replica
+
+    async def _apply(self, replica: Partition, command: internal.OffsetsCommand) -> object:
+        return [CommitResult("", "", False, None) for _ in command.commit.offsets]
+
+    async def errors(self, *topics: str) -> list[str]:
+        offsets = [group_pb2.OffsetCommit(topic=topic) for topic in topics]
+        request = group_pb2.CommitOffsetsRequest(group="g", offsets=offsets)
+        return [one.error for one in (await self.CommitOffsets(request)).results]
+
+
 async def test_offsets_of_known_topics_do_not_wait_for_a_leader_of_the_metadata() -> None:
-    """Before, a commit that also named a deleted topic failed for all of its partitions."""
+    """Before, a commit that also named a deleted topic failed for all of its partitions.
+
+    The other topic may be there: only a leader could tell that it is not.
+    """
     node = Learner()
-    members: Any = SimpleNamespace(classic=NOBODY, begun_classic=NOBODY)
-    groups = GroupService(node, members, NOBODY, now_ms=lambda: node.now_ms)
-    known, none = TopicPartition(topic="events"), TopicPartition(topic="none")
-    (topic_id,) = await groups._topic_ids([known])
+    groups = Commits(node)
+    assert await groups.errors("none", "events") == ["UNKNOWN_TOPIC_OR_PARTITION", ""]
     asked, node.controller_id = node.caught_up, 0
-    assert await groups._topic_ids([none, known]) == [0, topic_id] and node.caught_up == asked
-    assert await groups._topic_ids([none]) == [0] and node.caught_up == asked + 1
+    assert await groups.errors("none", "events") == ["NOT_READY", ""] and node.caught_up == asked
+    node.faults.append(NotReadyError("no leader"))
+    with pytest.raises(NotReadyError):
+        await groups.errors("none")
+    assert RESULTS["NOT_READY"] is Error.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_offsets_that_count_together_wait_for_a_leader_of_the_metadata() -> None:
+    """A transaction's, and a member's: it would be told that the partition is another's."""
+    node = Learner()
+    groups = Commits(node)
+    await groups._topic_ids([TopicPartition(topic="events")])
+    node.controller_id = 0
+    node.faults.append(NotReadyError("no leader"))
+    with pytest.raises(NotReadyError):
+        await groups._topic_ids([TopicPartition(topic=name) for name in ("events", "none")])
 
 
 async def test_calls_about_missing_topics_share_a_command() -> None:

@@ -1023,7 +1023,8 @@ type OffsetCommitResult struct {
 	// SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
 	// or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
 	// or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
-	// again once it has ended): nothing has changed.
+	// again once it has ended): nothing has changed. NOT_READY: again; the node knows no
+	// such partition and may be behind, as the metadata has no leader.
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Message   string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Duplicate bool   `protobuf:"varint,5,opt,name=duplicate,proto3" json:"duplicate,omitempty"`

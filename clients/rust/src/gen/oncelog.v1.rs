@@ -1368,7 +1368,8 @@ pub struct OffsetCommitResult {
     /// SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
     /// or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
     /// or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
-    /// again once it has ended): nothing has changed.
+    /// again once it has ended): nothing has changed. NOT_READY: again; the node knows no
+    /// such partition and may be behind, as the metadata has no leader.
     #[prost(string, tag = "3")]
     pub error: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
