@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from heapq import nlargest
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from storage.errors import CorruptionError
 from storage.kv import Family, KeyValue, WriteBatch
 
 SEARCH_ROWS = 512  # read in one step of a search
+LATEST = 16  # batches with the highest timestamps
 _ROW = struct.Struct(">QQIIqqI")
 _RUN = struct.Struct(">QQQQq")
 assert _RUN.size != _ROW.size, "the length tells which one it is"
@@ -117,34 +119,36 @@ class OffsetIndex:
     def last(self) -> IndexEntry | None:
         return next(self._rows(0, limit=1, reverse=True), None)
 
-    def find_timestamp(self, timestamp_us: int) -> Iterator[IndexEntry | None]:
+    def find_timestamp(self, timestamp_us: int, offset: int) -> Iterator[IndexEntry | None]:
         """Looks for the first batch with a highest timestamp at or after `timestamp_us`.
 
-        Client timestamps need not rise, so this reads rows from the start: 60 bytes for each batch,
-        with bounded memory. It goes in steps, so that the caller can do other work in between. It
-        yields None after each SEARCH_ROWS without a match, then the batch, if there is one.
+        It looks from the batch of the offset on. Client timestamps need not rise, so this reads
+        each row: 60 bytes for each batch, with bounded memory. It goes in steps, so that the caller
+        can do other work in between. It yields None after each SEARCH_ROWS without a match, then
+        the batch, if there is one.
         """
-        for number, row in enumerate(self._rows(0, limit=None), 1):
+        for number, row in enumerate(self._rows(offset, limit=None), 1):
             if row.max_timestamp_us >= timestamp_us:
                 yield row
                 return
             if number % SEARCH_ROWS == 0:
                 yield None
 
-    def highest_timestamp(self, end: int) -> Iterator[int | None]:
-        """Looks for the highest timestamp of the batches below offset `end`.
+    def latest(self, end: int) -> Iterator[list[IndexEntry] | None]:
+        """Looks for the batches below offset `end` with the highest timestamps.
 
-        It reads every row in the same steps. It yields None after each, then the timestamp, or -1
-        if there is no batch.
+        It reads every row in the same steps. It yields None after each, then up to LATEST batches:
+        the highest first, of equal milliseconds the first one.
         """
-        highest = -1
+        found: list[IndexEntry] = []
         for number, row in enumerate(self._rows(0, limit=None), 1):
             if row.base_offset >= end:
                 break
-            highest = max(highest, row.max_timestamp_us)
+            found.append(row)
             if number % SEARCH_ROWS == 0:
+                found = nlargest(LATEST, found, key=_time_ms)
                 yield None
-        yield highest
+        yield nlargest(LATEST, found, key=_time_ms)
 
     # -- runs -------------------------------------------------------------------------
 
@@ -316,3 +320,7 @@ class OffsetIndex:
                 index=entry.raft_index,
             )
         return entry
+
+
+def _time_ms(row: IndexEntry) -> int:
+    return row.max_timestamp_us // 1000

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from cluster.entries import KAFKA_V2
@@ -43,7 +44,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import Rights
 from cluster.kafka.records import head as batch_head
-from cluster.kafka.times import NOWHERE, UNREADABLE, At, first_at
+from cluster.kafka.times import NOWHERE, UNREADABLE, At, first_at, latest_of
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
 from cluster.partition.disk_reads import in_thread
@@ -54,6 +55,7 @@ from cluster.services.log.fetch_encoding import FetchSection
 from cluster.services.routing import leading, locate
 from cluster.services.slices import in_slices
 from oncelog.v1 import log_pb2 as pb
+from oncelog.v1.batch_pb2 import StoredBatch
 
 MAX_WAIT_MS = 60_000
 MAX_TIME_MS = (2**63 - 1) // 1000  # in microseconds it is an int64; no record is as late
@@ -72,6 +74,14 @@ THROTTLE = struct.Struct(">i")  # begins an answer in every version
 _PARTITION = struct.Struct(">ihqq")
 _LOG_START = struct.Struct(">q")
 _REPLICA = struct.Struct(">i")
+
+
+class _UnreadError(Exception):
+    """A batch cannot be read here now."""
+
+    def __init__(self, number: Error) -> None:
+        super().__init__(number.name)
+        self.number = number
 
 
 class _Part(NamedTuple):
@@ -256,10 +266,14 @@ class Fetching:
                     replica = leading(self._node, topic, index)
                     latest = time_ms == LATEST
                     offset = replica.high_watermark if latest else replica.log_start_offset
+                elif time_ms == NEWEST:
+                    offset, found_ms = await self._newest(topic, index)
                 else:
-                    if time_ms == NEWEST:
-                        time_ms = await self._reader.highest_time(topic, index) // 1000
-                    error, (offset, found_ms) = await self._record_at(topic, index, time_ms)
+                    offset, found_ms = await self._record_at(topic, index, time_ms)
+            except UNREADABLE as fault:
+                error = of_unreadable(fault)
+            except _UnreadError as fault:
+                error = fault.number
             except EXPECTED as fault:
                 error = of_error(fault)
         group_id = self._node.metadata.group_of(topic, index)
@@ -270,25 +284,42 @@ class Fetching:
             index, error, timestamp=found_ms, offset=offset, leader_epoch=epoch
         )
 
-    async def _record_at(self, topic: str, index: int, time_ms: int) -> tuple[Error, At]:
-        """Find the first record at or after a time. Raises one of EXPECTED."""
-        time_us = min(time_ms, MAX_TIME_MS) * 1000
-        query = pb.OffsetQuery(topic=topic, partition=index, timestamp_us=time_us)
-        answer = await self._reader.list_offsets(pb.ListOffsetsRequest(queries=[query]))
-        (batch,) = answer.results
-        if batch.error:
-            return _ERRORS.get(batch.error, Error.UNKNOWN_SERVER_ERROR), NOWHERE
-        if batch.offset < 0:
-            return Error.NONE, NOWHERE
-        wanted = pb.PartitionFetch(topic=topic, partition=index, offset=batch.offset, max_bytes=1)
+    async def _record_at(self, topic: str, index: int, time_ms: int) -> At:
+        """Find the first record at or after a time. Raises EXPECTED, UNREADABLE, _UnreadError.
+
+        The head of a producer's batch may claim a later time than its records have.
+        """
+        time_us, start = min(time_ms, MAX_TIME_MS) * 1000, 0
+        while (offset := await self._reader.offset_at(topic, index, time_us, start)) >= 0:
+            stored, payload = await self._batch_at(topic, index, offset)
+            found = await in_thread(first_at, stored, payload, time_ms, offset)
+            if found != NOWHERE:
+                return found
+            start = stored.base_offset + stored.header.record_count
+        return NOWHERE
+
+    async def _newest(self, topic: str, index: int) -> At:
+        """Find the first record with the highest time. Raises as `_record_at` does.
+
+        It looks into some batches of the highest claims, should those be too high.
+        """
+        newest = NOWHERE
+        for offset, claimed_us in await self._reader.latest(topic, index):
+            if newest != NOWHERE and newest.time_ms >= claimed_us // 1000:
+                break
+            batch = await self._batch_at(topic, index, offset)
+            newest = max(newest, await in_thread(latest_of, *batch), key=attrgetter("time_ms"))
+        return newest
+
+    async def _batch_at(
+        self, topic: str, index: int, offset: int
+    ) -> tuple[StoredBatch, memoryview]:
+        """Read the batch that holds the offset. Raises EXPECTED, _UnreadError."""
+        wanted = pb.PartitionFetch(topic=topic, partition=index, offset=offset, max_bytes=1)
         (section,) = await self._reader.sections(pb.FetchRequest(partitions=[wanted], max_bytes=1))
         if section.records.error or not section.batches:
-            return _ERRORS.get(section.records.error, Error.UNKNOWN_SERVER_ERROR), NOWHERE
-        stored, payload = section.batches[0]
-        try:
-            return Error.NONE, await in_thread(first_at, stored, payload, time_ms, batch.offset)
-        except UNREADABLE as fault:
-            return of_unreadable(fault), NOWHERE
+            raise _UnreadError(_ERRORS.get(section.records.error, Error.UNKNOWN_SERVER_ERROR))
+        return section.batches[0]
 
     # -- OffsetForLeaderEpoch -----------------------------------------------------------
 

@@ -1,13 +1,15 @@
 """Times of a batch's records: the first at or after a time, and the highest.
 
-    fetch ----the batch that the index names--> first_at, for ListOffsets
-    produce --a batch without its highest-----> highest
+    fetch ----a batch that the index names--> first_at, latest_of, for ListOffsets
+    produce --a batch without its highest---> highest
 
-Both unpack the batch, so they run in a thread.
+All unpack the batch, so they run in a thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from cluster.kafka.records import KafkaBatch
@@ -34,14 +36,23 @@ def first_at(stored: StoredBatch, payload: bytes | memoryview, time_ms: int, sta
 
     stored: the batch without its payload. Raises one of UNREADABLE.
     """
+    for at in _records(stored, payload):
+        if at.time_ms >= time_ms and at.offset >= start:
+            return at
+    return NOWHERE
+
+
+def latest_of(stored: StoredBatch, payload: bytes | memoryview) -> At:
+    """Return the first record with the batch's highest time. Raises one of UNREADABLE."""
+    return max(_records(stored, payload), key=attrgetter("time_ms"), default=NOWHERE)
+
+
+def _records(stored: StoredBatch, payload: bytes | memoryview) -> Iterator[At]:
     plain = decompress(stored.header.codec, payload)
     columns = decode_payload(plain, carried=stored.carried)
     times = columns.timestamps_us()
     for number in columns.live():
-        offset, time_us = stored.base_offset + number, times[number]
-        if time_us // 1000 >= time_ms and offset >= start:
-            return At(offset, time_us // 1000)
-    return NOWHERE
+        yield At(stored.base_offset + number, times[number] // 1000)
 
 
 def highest(batch: KafkaBatch) -> int:

@@ -230,10 +230,10 @@ class BatchIndex:
             yield from places
             offset = places[-1].last_offset + 1
 
-    def find_timestamp(self, timestamp_us: int) -> Iterator[IndexEntry | None]:
+    def find_timestamp(self, timestamp_us: int, offset: int) -> Iterator[IndexEntry | None]:
         """See OffsetIndex.find_timestamp."""
-        return self._stored.find_timestamp(timestamp_us)
+        return self._stored.find_timestamp(timestamp_us, offset)
 
-    def highest_timestamp(self, end: int) -> Iterator[int | None]:
-        """See OffsetIndex.highest_timestamp."""
-        return self._stored.highest_timestamp(end)
+    def latest(self, end: int) -> Iterator[list[IndexEntry] | None]:
+        """See OffsetIndex.latest."""
+        return self._stored.latest(end)

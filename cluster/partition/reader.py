@@ -189,13 +189,14 @@ class ReplicaReader:
     def reading_back(self, offset: int, max_bytes: int, max_batches: int) -> BackwardRead:
         return BackwardRead(self._stored, self._group.journal, offset, max_bytes, max_batches)
 
-    def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
-        """Finds the first batch with a timestamp at or after; returns its offset, -1 if none.
+    def offset_at(self, timestamp_us: int, start: int = 0) -> Iterator[int | None]:
+        """Finds the first batch from `start` on with a timestamp at or after; gives its offset.
 
-        A search in steps, for any thread: each gives None, but the last gives the offset.
+        A search in steps, for any thread: each gives None, but the last gives the offset, -1 if
+        there is none.
         """
         stored = self._stored
-        for place in stored.index.find_timestamp(timestamp_us):
+        for place in stored.index.find_timestamp(timestamp_us, start):
             if place is None:
                 yield None
             elif place.base_offset < stored.next_offset:
@@ -203,9 +204,13 @@ class ReplicaReader:
                 return
         yield -1
 
-    def highest_time(self) -> Iterator[int | None]:
-        """Finds the highest timestamp of all batches, in microseconds; -1 if there is none.
+    def latest(self) -> Iterator[list[tuple[int, int]] | None]:
+        """Finds the offset and highest timestamp of the latest batches; see OffsetIndex.latest.
 
         A search in steps, like `offset_at`.
         """
-        return self._stored.index.highest_timestamp(self._stored.next_offset)
+        for found in self._stored.index.latest(self._stored.next_offset):
+            if found is None:
+                yield None
+            else:
+                yield [(one.base_offset, one.max_timestamp_us) for one in found]

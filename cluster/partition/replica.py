@@ -310,13 +310,13 @@ class Partition:
         """See `BackwardRead`."""
         return self._reader.reading_back(offset, max_bytes, max_batches)
 
-    def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
+    def offset_at(self, timestamp_us: int, start: int = 0) -> Iterator[int | None]:
         """See ReplicaReader.offset_at."""
-        return self._reader.offset_at(timestamp_us)
+        return self._reader.offset_at(timestamp_us, start)
 
-    def highest_time(self) -> Iterator[int | None]:
-        """See ReplicaReader.highest_time."""
-        return self._reader.highest_time()
+    def latest(self) -> Iterator[list[tuple[int, int]] | None]:
+        """See ReplicaReader.latest."""
+        return self._reader.latest()
 
     def unreadable(self, error: StorageError) -> None:
         """Stops a replica with a damaged committed entry, so that a sound one leads.

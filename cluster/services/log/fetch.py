@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from cluster.access.budget import Account
 from cluster.access.memory import NO_MEMORY
@@ -45,6 +46,7 @@ from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 from storage.errors import StorageError
 
+T = TypeVar("T")
 MAX_BATCHES = 1000  # in one answer
 HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
 MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
@@ -393,21 +395,24 @@ class Reader:
                 result.offset = partition.log_start_offset
                 result.blanks_below = partition.blanks_below_start
 
-    async def highest_time(self, topic: str, index: int) -> int:
-        """Find the highest timestamp of a partition that is led here, in microseconds; -1: none.
-
-        Raises one of _REFUSALS.
-        """
+    async def offset_at(self, topic: str, index: int, timestamp_us: int, start: int) -> int:
+        """Find as Partition.offset_at, in a partition led here. Raises one of _REFUSALS."""
         answering = AnsweringReplicas.LEADER
         partition = self._readable(topic, index, answering)
-        return await self._searched(partition, partition.highest_time(), answering)
+        return await self._searched(partition, partition.offset_at(timestamp_us, start), answering)
+
+    async def latest(self, topic: str, index: int) -> list[tuple[int, int]]:
+        """Find as Partition.latest, in a partition led here. Raises one of _REFUSALS."""
+        answering = AnsweringReplicas.LEADER
+        partition = self._readable(topic, index, answering)
+        return await self._searched(partition, partition.latest(), answering)
 
     async def _searched(
-        self, partition: Partition, steps: Iterator[int | None], answering: AnsweringReplicas
-    ) -> int:
+        self, partition: Partition, steps: Iterator[T | None], answering: AnsweringReplicas
+    ) -> T:
         """Take the steps of a search in threads; returns the last one's result."""
         try:
-            found: int | None = None
+            found: T | None = None
             while found is None:
                 found = await in_thread(next, steps)
             return found

@@ -109,6 +109,17 @@ async def test_the_record_with_the_highest_time_is_the_first_of_them() -> None:
     assert await listed(rig, 7, NEWEST - 1) == (Error.UNSUPPORTED_VERSION, -1, -1)
 
 
+async def test_a_search_by_time_goes_on_behind_a_batch_that_claims_too_much() -> None:
+    """Only the heads of batches are read: the node said that there is no record as late."""
+    rig = Rig()
+    for time_ms, claimed in ((10, 900), (30, 30), (20, 800), (40, 40)):
+        rig.begin(batch(base_time=time_ms, max_time=claimed))
+    await rig.answers.all()
+    for time_ms, found in ((5, (0, 10)), (11, (1, 30)), (31, (3, 40)), (41, (-1, -1))):
+        assert await listed(rig, 4, time_ms) == (0, *found)
+    assert await listed(rig, 7, NEWEST) == (0, 3, 40)
+
+
 @pytest.mark.parametrize("attributes", [0, 1])
 async def test_records_without_a_highest_time_in_their_head_are_found(attributes: int) -> None:
     """Some clients leave it out, as sarama did until 1.45: Kafka makes it of the records."""
