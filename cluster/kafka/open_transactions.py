@@ -130,7 +130,7 @@ class OpenTransactions:
             elif is_current and row is not None:
                 return row.transaction_id
             else:
-                await self._decisions.catch_up()
+                await self._node.newest_metadata.wait()
             is_current = True  # a command is applied here, done or refused
 
     async def end(self, name: str, holder: Holder, sent: Sent, *, commit: bool) -> None:
@@ -146,7 +146,7 @@ class OpenTransactions:
         if row is not None:
             sent.check(name, row.transaction_id)
         if row is None or row.state is not TransactionState.OPEN:
-            await self._decisions.catch_up()
+            await self._node.newest_metadata.wait()
         elif await (self._commit(row) if commit else self._abort(row)):
             await self._everywhere(row)
             return
@@ -173,14 +173,14 @@ class OpenTransactions:
         answer = await stage(row.transaction_id)
         if answer.error in (TRANSACTION_ABORTED, TRANSACTION_ENDED):
             # This node's copy was behind, or it ended meanwhile.
-            await self._decisions.catch_up()
+            await self._node.newest_metadata.wait()
             raise refused_end(await self._last_ended(name, holder))
         return answer
 
     async def newest_name(self, name: str) -> NameState | None:
         """Return a name's state, also if another node has just leased it."""
         if self._node.metadata.name(name) is None:
-            await self._decisions.catch_up()
+            await self._node.newest_metadata.wait()
         return self._node.metadata.name(name)
 
     # -- steps ----------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class OpenTransactions:
         if row is None or not row.takes(group, holder):
             was_open = row is not None and row.state is TransactionState.OPEN
             before = row.transaction_id if was_open and row is not None else 0
-            await self._decisions.catch_up()
+            await self._node.newest_metadata.wait()
             row = await self._last_of(name, holder)
             if before and row is not None and row.transaction_id != before:
                 raise NotReadyError(f"transaction {row.transaction_id} is new to this node")
@@ -313,7 +313,7 @@ class OpenTransactions:
         """
         self._node.metadata.features.require(KAFKA)
         if not _holds(self._node.metadata.name(name), holder):
-            await self._decisions.catch_up()
+            await self._node.newest_metadata.wait()
             known = self._node.metadata.name(name)
             if known is None or known.tombstone or known.producer_id != holder.producer_id:
                 text = f"transactional_id: {name!r} has not the producer id {holder.producer_id}"

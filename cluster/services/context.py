@@ -17,6 +17,7 @@ from cluster.metadata.upgrade import Plan
 from cluster.metrics.page import Metrics
 from cluster.partition.replica import Partition
 from cluster.services.fair_turns import Turns
+from cluster.services.newest_metadata import NewestMetadata
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 
@@ -57,6 +58,7 @@ class NodeContext(Protocol):
     memory: Budget  # in bytes, for clients' requests and answers in progress
     batches_under_way: Budget
     turns: Turns
+    newest_metadata: NewestMetadata
 
     async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
         """Have `command` stamped, committed and applied on this node.

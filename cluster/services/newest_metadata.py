@@ -9,15 +9,25 @@ what does not exist cost one command at a time, however many they are.
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
-from cluster.services.context import NodeContext
-from cluster.v1.metadata_pb2 import MetadataCommand
+from cluster.config.node_config import NodeConfig
+from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
+
+
+class Proposing(Protocol):
+    """The part of a NodeContext that proposes."""
+
+    @property
+    def config(self) -> NodeConfig: ...
+    async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
+        """See NodeContext."""
 
 
 class NewestMetadata:
-    """Callers of one service that wait for the newest metadata."""
+    """One node's callers that wait for the newest metadata."""
 
-    def __init__(self, node: NodeContext) -> None:
+    def __init__(self, node: Proposing) -> None:
         self._node = node
         self._round: asyncio.Task[None] | None = None
 

@@ -27,6 +27,7 @@ from cluster.services.admin.security_service import SecurityService
 from cluster.services.context import NodeContext
 from cluster.services.fair_turns import Turns
 from cluster.services.log.service import LogService
+from cluster.services.newest_metadata import NewestMetadata
 from cluster.services.transactions.permissions import TransactionRights
 from cluster.services.transactions.service import TransactionService
 from cluster.services.transactions.sink_service import SinkService
@@ -67,6 +68,7 @@ class Node:
         self.memory = Budget(PLENTY, PLENTY)
         self.batches_under_way = Budget(PLENTY, PLENTY)
         self.turns = Turns()
+        self.newest_metadata = NewestMetadata(self)
         self.config = SimpleNamespace(
             node_id=stage.node_id,
             cluster_id="conformance",

@@ -26,6 +26,7 @@ from cluster.rpc.services import add_service
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.fair_turns import Turns
+from cluster.services.newest_metadata import NewestMetadata
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import cluster_pb2_grpc, producer_pb2_grpc
@@ -64,6 +65,7 @@ class Node:
         self.memory = Budget(1 << 40, 1 << 39)
         self.batches_under_way = Budget(1 << 40, 1 << 39)
         self.turns = Turns()
+        self.newest_metadata = NewestMetadata(self)
         self.upgrades = self.sizes = self
         self.held: dict[int, dict[int, int]] = {}  # node -> group -> bytes
         self.lags: dict[tuple[int, int], int] = {}

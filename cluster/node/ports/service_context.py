@@ -6,7 +6,7 @@ services --NodeContext--> ServiceContext --> the part of the node that knows or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.access.budget import Budget
 from cluster.config.node_config import NodeConfig
@@ -25,6 +25,7 @@ from cluster.node.replicas.driver_loop import DriverLoop
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.partition.replica import Partition
 from cluster.services.fair_turns import Turns
+from cluster.services.newest_metadata import NewestMetadata
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 
@@ -55,6 +56,10 @@ class ServiceContext:
     driver_loop: DriverLoop
     replicas: Mapping[int, Partition]
     why_waiting: Callable[[], Mapping[int, str]]
+    newest_metadata: NewestMetadata = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.newest_metadata = NewestMetadata(self)
 
     # -- metadata -----------------------------------------------------------------------
 

@@ -34,7 +34,6 @@ from cluster.services.admin.placement import (
 )
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
-from cluster.services.newest_metadata import NewestMetadata
 from cluster.services.requests import Deadline, count_in_range, invalid, timeout_s
 from cluster.services.routing import not_leader
 from cluster.services.slices import in_slices
@@ -52,7 +51,6 @@ class ClusterService:
 
     def __init__(self, node: NodeContext) -> None:
         self.node = node
-        self._newest = NewestMetadata(node)
 
     async def DescribeCluster(
         self, request: pb.DescribeClusterRequest
@@ -95,7 +93,7 @@ class ClusterService:
         deadline = Deadline(request.timeout_ms, self.node)
         if self.node.metadata.topic(request.name) is not None:
             async with deadline:
-                await self._newest.wait()
+                await self.node.newest_metadata.wait()
         command = self.create_command(request, placements)
         result = await self.node.propose_metadata(
             meta.MetadataCommand(create_topic=command), deadline.left()
@@ -300,7 +298,7 @@ class ClusterService:
     async def _newest_topic(self, name: str) -> TopicState:
         """Return a topic that is to be changed, also if another node has just created it."""
         if self.node.metadata.topic(name) is None:
-            await self._newest.wait()
+            await self.node.newest_metadata.wait()
         return self._topic(name)
 
     # --- answers -------------------------------------------------------------------

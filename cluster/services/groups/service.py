@@ -45,7 +45,6 @@ from cluster.services.groups.member_streams import Joining, check_name
 from cluster.services.groups.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.services.groups.running_groups import AnyGroup, GroupMembers
 from cluster.services.groups.staged_offsets import OffsetStaging
-from cluster.services.newest_metadata import NewestMetadata
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.requests import (
     Deadline,
@@ -85,7 +84,6 @@ class GroupService:
         self._members = members
         self._joining = Joining(node, members, self._replica_of)
         self._staging = OffsetStaging(node)
-        self._newest = NewestMetadata(node)
         self.classic = ClassicCalls(node, self._replica_of, members.classic, members.begun_classic)
 
     async def JoinGroup(self, requests: AsyncIterator[pb.JoinGroupRequest], write: Write) -> None:
@@ -398,7 +396,7 @@ class GroupService:
         """
         known = [self._topic_id(one) for one in places]
         if not all(known):
-            await self._newest.wait()
+            await self.node.newest_metadata.wait()
             known = [self._topic_id(one) for one in places]
         return known
 

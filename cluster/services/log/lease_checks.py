@@ -16,7 +16,6 @@ from cluster.errors import ClusterError
 from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
 from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
-from cluster.services.newest_metadata import NewestMetadata
 
 CATCH_UP = 1.0  # seconds that a proven id is waited for
 
@@ -26,7 +25,6 @@ class Leases:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
-        self._newest = NewestMetadata(node)
         self._behind_until = 0.0  # the loop's time; no new wait before
 
     def proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
@@ -72,7 +70,7 @@ class Leases:
         if producer_id >= KAFKA_IDS:
             number = (producer_id - KAFKA_IDS) >> KAFKA_PROOF_BITS
         if not metadata.is_issued(number):
-            await self._newest.wait()
+            await self._node.newest_metadata.wait()
         return metadata.is_issued(number)
 
     async def caught_up(self) -> bool:
@@ -82,7 +80,7 @@ class Leases:
             return False
         try:
             async with asyncio.timeout(CATCH_UP):
-                await self._newest.wait()
+                await self._node.newest_metadata.wait()
         except (ClusterError, TimeoutError):
             self._behind_until = loop.time() + CATCH_UP
             return False

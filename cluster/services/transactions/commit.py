@@ -15,7 +15,6 @@ from cluster.features import TRANSACTIONS
 from cluster.metadata.topics import Rejected
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, rejection
-from cluster.services.newest_metadata import NewestMetadata
 from cluster.services.requests import invalid, timeout_s
 from cluster.transactions.run_records import expected_record
 from cluster.transactions.transaction import TransactionRow
@@ -83,7 +82,6 @@ class Decisions:
         self.node = node
         self._coordination = coordination
         self._all_runs = all_runs
-        self._newest = NewestMetadata(node)
 
     async def decide(
         self,
@@ -102,7 +100,7 @@ class Decisions:
         while True:
             row = self._row(number)
             if row is None:
-                await self.catch_up()
+                await self.node.newest_metadata.wait()
                 row = self._row(number)
             _check_whose(row, number, sink)
             groups = [] if row is None else list(row.parts)
@@ -146,7 +144,7 @@ class Decisions:
         try:
             return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
         except Rejected:
-            await self.catch_up()
+            await self.node.newest_metadata.wait()
             known = self._row(row.transaction_id)
             if (
                 known is not None
@@ -160,10 +158,6 @@ class Decisions:
         """Return a transaction as it is now: a checkpoint replaces the coordinator."""
         return self.node.metadata.coordinator.get(number)
 
-    async def catch_up(self) -> None:
-        """Return when this node has applied all that was committed before the call."""
-        await self._newest.wait()
-
     async def newest(self, read: Callable[[], T]) -> T:
         """Return the result of `read`. If it refuses, it reads again once this node caught up:
         another node may have just created a topic.
@@ -171,7 +165,7 @@ class Decisions:
         try:
             return read()
         except InvalidRequestError:
-            await self.catch_up()
+            await self.node.newest_metadata.wait()
             return read()
 
     async def propose(

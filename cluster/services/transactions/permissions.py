@@ -10,7 +10,6 @@ from __future__ import annotations
 from cluster.security.caller import CALLER
 from cluster.security.permissions import ALL, Authorizer, Need
 from cluster.services.context import NodeContext
-from cluster.services.newest_metadata import NewestMetadata
 from oncelog.errors import NotAuthorizedError
 
 
@@ -20,16 +19,22 @@ class TransactionRights:
     def __init__(self, node: NodeContext, permissions: Authorizer | None) -> None:
         self._node = node
         self._permissions = permissions
-        self._newest = NewestMetadata(node)
 
-    async def check(self, operation: str, *transaction_ids: int) -> None:
-        """Raises NotAuthorizedError, ClusterError. Anyone may ask about a forgotten transaction."""
+    async def heard(self, *transaction_ids: int) -> None:
+        """Wait for the newest metadata if this node has not heard of a transaction."""
+        if any(map(self._node.metadata.coordinator.is_unheard, transaction_ids)):
+            await self._node.newest_metadata.wait()
+
+    async def check(self, operation: str, *transaction_ids: int, is_heard: bool = False) -> None:
+        """Raises NotAuthorizedError, ClusterError. Anyone may ask about a forgotten transaction.
+
+        is_heard: the caller has waited for `heard`.
+        """
         if self._permissions is None:
             return
+        if not is_heard:
+            await self.heard(*transaction_ids)
         coordinator = self._node.metadata.coordinator
-        if any(map(coordinator.is_unheard, transaction_ids)):
-            await self._newest.wait()
-            coordinator = self._node.metadata.coordinator
         principal = CALLER.get().principal
         for number in transaction_ids:
             if coordinator.is_forgotten(number):

@@ -215,9 +215,8 @@ class TransactionService:
     async def DescribeTransaction(
         self, request: pb.DescribeTransactionRequest
     ) -> pb.DescribeTransactionResponse:
-        await self._rights.check("describe", request.transaction_id)
-        if self.node.metadata.coordinator.is_unheard(request.transaction_id):
-            await self._decisions.catch_up()
+        await self._rights.heard(request.transaction_id)
+        await self._rights.check("describe", request.transaction_id, is_heard=True)
         row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is None:
             text = f"transaction {request.transaction_id} is not known, or not any more"

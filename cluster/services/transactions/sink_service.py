@@ -110,7 +110,7 @@ class SinkService:
         return decided.row
 
     async def _ended_before(self, request: pb.EndBatchRequest) -> pb.EndBatchResponse:
-        await self._decisions.catch_up()
+        await self.node.newest_metadata.wait()
         asked = Asked(request.sink, request.query, "", 0, request.batch, request.jobs)
         coordinator = self.node.metadata.coordinator
         try:
@@ -137,7 +137,7 @@ class SinkService:
         return found
 
     async def AbortBatch(self, request: pb.AbortBatchRequest) -> pb.AbortBatchResponse:
-        await self._decisions.catch_up()
+        await self.node.newest_metadata.wait()
         row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is not None and (not row.sink or row.owner != request.sink):
             text = f"{request.transaction_id} is not of sink {request.sink!r}"
@@ -152,7 +152,7 @@ class SinkService:
         return pb.ListSinksResponse(sinks=islice(found, limit))
 
     async def DescribeSink(self, request: pb.DescribeSinkRequest) -> pb.DescribeSinkResponse:
-        await self._decisions.catch_up()
+        await self.node.newest_metadata.wait()
         coordinator = self.node.metadata.coordinator
         sink = coordinator.sinks.get(request.sink)
         if sink is None:

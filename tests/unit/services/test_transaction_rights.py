@@ -47,6 +47,17 @@ async def test_what_was_never_begun_needs_a_right_on_all(node: Node) -> None:
     await rights(node, Rule("bob", "producer", "*", ("write",))).check("write", number)
 
 
+async def test_a_number_that_is_made_up_waits_for_the_newest_metadata_once(node: Node) -> None:
+    """Each wait is a command of the metadata, with an fsync."""
+    asks = rights(node, Rule("bob", "producer", "*", ("describe",)))
+    service = TransactionService(node, NOBODY, asks, now_ms=lambda: node.now_ms)
+    request = transaction_pb2.DescribeTransactionRequest(transaction_id=1 << 40)
+    proposed = node.proposed
+    with pytest.raises(OncelogError, match="not known"):
+        await service.DescribeTransaction(request)
+    assert node.proposed == proposed + 1
+
+
 async def test_what_is_forgotten_is_free(node: Node) -> None:
     number = begin(node).transaction.transaction_id
     ask(node, abort={"transaction_id": number, "reason": "operator"})
