@@ -94,12 +94,11 @@ class Shard:
             )
             try:
                 stored = future.result()
-            except OffsetMismatchError:
-                self.catch_up()  # another writer was faster
-            except DeliveryTimeoutError:
-                # The outcome is not known yet. A retry is safe: both attempts demand the same
-                # offset, so at most one is stored. And the id tells whether it was the first one:
-                # a change that is so young is not compacted.
+            except (OffsetMismatchError, DeliveryTimeoutError):
+                # Another writer was faster, or the outcome is not known yet. A retry is safe: both
+                # attempts demand the same offset, so at most one is stored. An earlier one may be
+                # stored only now, and turn this one away. The id tells: a change that is so young
+                # is not compacted.
                 if self.catch_up(look_for=change_id):
                     return value
             else:
@@ -139,7 +138,10 @@ class Store:
         return shard
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the present value, with all changes acknowledged before this call."""
+        """Return the present value, with all changes acknowledged before this call.
+
+        A leader that was replaced a moment ago, and does not know it yet, may lack the newest.
+        """
         shard = self._shard(key)
         shard.catch_up()
         return shard.table.get(key)
