@@ -361,7 +361,10 @@ class Consumer:
         return self._list({as_partition(p): "earliest" for p in partitions})
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return each partition's high watermark: the next offset to be written."""
+        """Return each partition's high watermark: the next offset to be written.
+
+        A leader that was replaced a moment ago, and does not know it yet, tells an older one.
+        """
         return self._list({as_partition(p): "latest" for p in partitions})
 
     def offsets_for_times(

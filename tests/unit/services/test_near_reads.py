@@ -149,3 +149,14 @@ async def test_its_damage_is_no_error_of_the_partition(follower: LogNode) -> Non
     follower.log.failed = CorruptionError("a bit is wrong")
     near = await read(follower, 0, near=True)
     assert (near.error, near.leader_id) == (log_pb2.PARTITION_ERROR_NOT_LEADER, 2)
+
+
+async def test_the_end_costs_no_entry() -> None:
+    """Lag figures and idle queries ask all the time (ADR 149): a deposed leader tells its own."""
+    node = LogNode()
+    await node.send(header(), PAYLOAD)
+    entries = len(node.log.entries)
+    query = log_pb2.OffsetQuery(topic=TOPIC, partition=0, latest=True)
+    answer = await Reader(node).list_offsets(log_pb2.ListOffsetsRequest(queries=[query]))
+    assert [one.offset for one in answer.results] == [1]
+    assert len(node.log.entries) == entries
