@@ -71,7 +71,9 @@ class BatchIndex:
 
     def __init__(self, stored: OffsetIndex) -> None:
         self._stored = stored
-        self.has_runs = False  # a long run was published, with a row of its own
+        # A run was published of which some rows are gone, or may be: an entry that is still to be
+        # applied, after a restart once more, deletes or replaces its batches.
+        self.may_lack_rows = False
         # The newest of them: their rows may not be written yet.
         self._runs: deque[RunRow] = deque(maxlen=MAX_APPLY_PER_ADVANCE)
         # Where batches had been carried: end of the rows that were there with the restored state.
@@ -151,7 +153,7 @@ class BatchIndex:
                 self._stored.put_run(batch, run)
                 self._runs.append(run)
             self._recent.clear()  # it has no gaps
-            self.has_runs = True
+            self.may_lack_rows = True
             return
         if len(staged) < batches:
             # Some were staged before this replica was opened. A missing one either has its row
@@ -161,6 +163,7 @@ class BatchIndex:
         self._stored.delete_staged(batch, *where, staged)
         if len(staged) < batches:
             self._recent.clear()
+            self.may_lack_rows = True
         for place in staged:
             if place.last_offset < run.record_count:
                 base = run.base_offset + place.base_offset

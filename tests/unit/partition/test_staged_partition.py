@@ -163,6 +163,25 @@ def test_a_restart_at_any_checkpoint_reads_the_same(replica: Replica, applied: i
     assert replica.part.dump() == other.part.dump()
 
 
+def test_a_restart_before_a_commit_whose_records_were_deleted_reads_nothing(
+    replica: Replica,
+) -> None:
+    """A follower answers readers while it applies the commit once more; its rows are gone."""
+    for first in range(2):
+        replica.batch(first, number=5)
+    state = replica.part.dump()
+    replica.end(5, (1, 2, 1))
+    replica.put(pack_log_start(LogStartEntry(0, 2, replica.part.machine.stored.stored_bytes, 1)))
+    replica.part = replica.open()
+    replica.part.machine.restore(replica.part.machine.load(state))
+    for index, data in list(enumerate(replica.log.entries, 1))[2:]:
+        batch = replica.disk.batch()
+        replica.part.apply(index, 1, data, batch)
+        replica.disk.write(batch)
+        assert replica.part.reading(replica.part.log_start_offset, 1).run() == []
+    assert (replica.part.log_start_offset, replica.part.high_watermark) == (2, 2)
+
+
 def test_a_state_without_transactions_is_as_it_was() -> None:
     replica = Replica()
     replica.batch(0, 2)
