@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from enum import StrEnum
 
 from cluster.metadata import nodes as rules
 from cluster.metadata.state import MetadataState
@@ -22,22 +23,39 @@ TOLD = re.compile(r"the records of (.*)-(\d+) are lost")
 TWO_CLUSTERS = "one side's are lost"
 
 
+class Unrest(StrEnum):
+    """Reason for a run to end without the check that its groups are at rest."""
+
+    LOST = "lost disk that the metadata needed"
+    NOBODY_LED = "lost disk while nobody led the metadata"
+    REMOVED = "removal beside a lost disk"
+    TOLD = "told of two clusters"
+    FOUNDED = "founded anew by the first nodes"
+
+
 class Harm:
     """Harm of one run.
 
-    groups: that may stand still. ends: whether two clusters may come of this one, each with its
-        records, as an answer said.
+    groups: that may stand still. unrest: why the metadata group may, and with it all changes.
+    ends: whether two clusters may come of this one, each with its records, as an answer said.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.groups: set[int] = set()
+        self.unrest: set[Unrest] = set()
         self.ends = False
 
     @property
     def is_stuck(self) -> bool:
         """Tells whether the metadata group may stand still, and so all changes."""
-        return METADATA_GROUP in self.groups
+        return bool(self.unrest)
+
+    def may_stand_still(self, groups: Collection[int], why: Unrest) -> None:
+        """Expects no rest of these groups any more."""
+        self.groups.update(groups)
+        if METADATA_GROUP in groups:
+            self.unrest.add(why)
 
     def of_loss(self, state: MetadataState | None, number: int, lost: Collection[int]) -> set[int]:
         """Returns the groups that do not bear the loss of this node's disk now.
@@ -77,7 +95,7 @@ class Harm:
                 topic = state.tables.topics[found[1]]
                 self.forgive(topic.partitions[int(found[2])].group_id)
         if self.ends:
-            self.groups |= {METADATA_GROUP, *self.cluster.checker.logs}
+            self.may_stand_still({METADATA_GROUP, *self.cluster.checker.logs}, Unrest.TOLD)
 
     def gives_up(self, state: MetadataState, number: int) -> None:
         """Takes the decision that this node's directory never counts again, whatever ends."""

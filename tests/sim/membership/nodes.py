@@ -9,7 +9,7 @@ of the runs it takes voters of the metadata their votes; its leader gives them b
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -318,7 +318,9 @@ def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Oper
 
 
 @contextmanager
-def ended_by_another_founding(cluster: Cluster, harmed: Collection[int]) -> Iterator[None]:
+def ended_by_another_founding(
+    cluster: Cluster, harmed: Collection[int], on_end: Callable[[], object] = lambda: None
+) -> Iterator[None]:
     """Ends a run where the first nodes' disks are all gone and one of these founds a cluster anew.
 
     The present cluster has grown meanwhile, and lives on: its disks must have all.
@@ -326,6 +328,7 @@ def ended_by_another_founding(cluster: Cluster, harmed: Collection[int]) -> Iter
     try:
         yield
     except NothingLeftError:
+        on_end()
         check_disks(cluster, harmed)
 
 

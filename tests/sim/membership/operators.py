@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cluster.consensus.group import Group
@@ -30,7 +31,7 @@ from tests.sim.client import Producer
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
 from tests.sim.membership import nodes
-from tests.sim.membership.harm import Harm
+from tests.sim.membership.harm import Harm, Unrest
 from tests.sim.membership.nodes import Whole, is_whole
 from tests.sim.membership.seeds import DURATION, begin, drive, settings_of
 from tests.sim.node import METADATA_ENTRIES, Node
@@ -155,7 +156,7 @@ class Operators(nodes.Operator):
         harmed = self.harm.of_loss(state, number, self._lost)
         if harmed and self.careful:
             return False
-        self.harm.groups |= harmed
+        self.harm.may_stand_still(harmed, Unrest.NOBODY_LED if state is None else Unrest.LOST)
         return True
 
     def _is_whole(self, state: MetadataState) -> bool:
@@ -236,7 +237,7 @@ class Operators(nodes.Operator):
         elif is_fewer and leader is not None:
             if self.careful:
                 return
-            self.harm.groups.add(METADATA_GROUP)
+            self.harm.may_stand_still({METADATA_GROUP}, Unrest.REMOVED)
         self._command(
             change.node_id, change.action, change.directory_id, accept_loss=change.accept_loss
         )
@@ -295,6 +296,11 @@ class Mender(Operators):
                 self._start(node)
 
 
+def is_careful(seed: int) -> bool:
+    """Tells whether no disk is lost in this run that a group needs."""
+    return seed % 3 > 0
+
+
 def run_operators(seed: int, *, verbose: bool = False) -> Result:
     """Runs one seed to its end or to its first violation."""
     rng = random.Random(seed)
@@ -312,12 +318,13 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 1
     try:
-        operators, faults = _drive(cluster, rng, demotes=seed % 4 < 2, careful=seed % 3 > 0)
+        careful = is_careful(seed)
+        operators, faults = _drive(cluster, rng, demotes=seed % 4 < 2, careful=careful)
         result.injected = {
             **faults.injected, "change": operators.changes, "lost disk": operators.lost_disks,
             "put back": operators.put_back, "harmed": bool(operators.harm.groups),
             "stuck": operators.harm.is_stuck, "refused": operators.refused,
-            "demotion": operators.demotions,
+            "demotion": operators.demotions, **dict.fromkeys(operators.harm.unrest, 1),
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
@@ -344,7 +351,8 @@ def _drive(
         harm.check_end()
 
     try:
-        with nodes.ended_by_another_founding(cluster, harm.groups):
+        founded = partial(harm.unrest.add, Unrest.FOUNDED)
+        with nodes.ended_by_another_founding(cluster, harm.groups, founded):
             begin(cluster)
             drive(cluster, clients, faults, operators, is_over, nodes._describe, check_end)
     except Violation as error:

@@ -10,7 +10,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Entry, Violation
 from tests.sim.membership import nodes as random_nodes
 from tests.sim.membership.founding_schedules import Wiped
-from tests.sim.membership.harm import Harm
+from tests.sim.membership.harm import Harm, Unrest
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.membership.operators import Asked
 from tests.sim.membership.seeds import check_topics
@@ -101,7 +101,7 @@ def a_told_loss_forgives_its_partition_only() -> None:
 def a_cluster_that_stands_still_has_the_records_of_whole_groups() -> None:
     """The metadata may be lost: nobody serves, and the disks must have all committed entries."""
     nodes = Told()
-    nodes.harm.groups.add(METADATA_GROUP)
+    nodes.harm.may_stand_still({METADATA_GROUP}, Unrest.LOST)
     nodes.harm.check_end()
     nodes.cluster.checker.logs[nodes.single][1000] = Entry(1, b"never stored")
     if nodes.notices("on no disk"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.membership.balances import run_balances
+from tests.sim.membership.harm import Unrest
 from tests.sim.membership.large_runs import run_many
 from tests.sim.membership.nodes import run_nodes
-from tests.sim.membership.operators import run_operators
+from tests.sim.membership.operators import is_careful, run_operators
 from tests.sim.membership.seeds import run_changes, run_moves
 from tests.sim.run import Result
 
@@ -48,11 +49,19 @@ def test_seeds_of_balances() -> None:
 
 
 def test_seeds_of_operators() -> None:
-    """Checks that operators lose nothing in any run; and most runs come to rest."""
+    """Checks that operators lose nothing in any run, and that most runs come to rest.
+
+    A careful operator's always do, unless an answer said otherwise before.
+    """
     results = [run_operators(seed) for seed in range(FIRST, FIRST + PER_BALANCE)]
     assert not {result.seed: result.error for result in results if result.error}
     for what in ("change", "lost disk", "refused"):
         assert sum(result.injected.get(what, 0) for result in results) > PER_BALANCE // 2
+    unrest = {one.seed: {why for why in Unrest if why in one.injected} for one in results}
+    assert [bool(unrest[one.seed]) for one in results] == [one.injected["stuck"] for one in results]
+    assert sum(map(bool, unrest.values())) < PER_BALANCE / 2, unrest
+    for seed, reasons in unrest.items():
+        assert not is_careful(seed) or reasons <= {Unrest.TOLD, Unrest.FOUNDED}, seed
 
 
 def test_a_seed_of_many_nodes() -> None:
