@@ -105,6 +105,7 @@ export class Admin implements AsyncDisposable {
       const most = Math.max(0, ...(found?.partitions.map((p) => p.replicas.length) ?? []));
       if (partitions !== 0 && partitions !== found?.partitions.length) throw e;
       if (found === undefined || (replicas !== 0 && replicas !== most)) throw e;
+      if (!messages.fits(config, found.config)) throw e;
       return found;
     }
   }

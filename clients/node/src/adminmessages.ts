@@ -11,6 +11,7 @@ import type {
   ProducerState,
   SinkInfo,
   TopicConfig,
+  TopicFormats,
   TopicInfo,
   TransactionInfo,
   UpgradeInfo,
@@ -23,6 +24,7 @@ import type { SinkBefore, SinkDescription } from "./gen/oncelog/v1/sink_pb.js";
 import { type TransactionDescription, TransactionState } from "./gen/oncelog/v1/transaction_pb.js";
 
 const CLEANUP: readonly CleanupPolicy[] = ["delete", "compact", "compact_delete"];
+const FORMATS: readonly TopicFormats[] = ["columnar", "kafka", "both"];
 const EXPECTED: readonly ExpectedOffsets[] = ["checked", "ignored", "required"];
 
 /** A message without protobuf's additions. */
@@ -38,6 +40,7 @@ export function topicInfo(topic: pb.TopicInfo | undefined): TopicInfo {
   const told = topic.config;
   const config: TopicConfig = {
     expectedOffsets: EXPECTED[told?.expectedOffsets ?? 0] ?? "checked",
+    formats: FORMATS[told?.formats ?? 0] ?? "columnar",
     cleanupPolicy: CLEANUP[told?.cleanupPolicy ?? 0] ?? "delete",
   };
   if (told?.retentionMs !== undefined) config.retentionMs = told.retentionMs;
@@ -53,10 +56,21 @@ export function topicInfo(topic: pb.TopicInfo | undefined): TopicInfo {
 
 /** Of a topic's settings. */
 export function topicConfig(config: TopicConfig): MessageInitShape<typeof pb.TopicConfigSchema> {
-  const { expectedOffsets, cleanupPolicy, ...rest } = config;
-  const message = { ...rest, expectedOffsets: EXPECTED.indexOf(expectedOffsets ?? "checked") };
-  if (cleanupPolicy === undefined) return message;
-  return { ...message, cleanupPolicy: CLEANUP.indexOf(cleanupPolicy) };
+  const { expectedOffsets, formats, cleanupPolicy, ...rest } = config;
+  return {
+    ...rest,
+    expectedOffsets: EXPECTED.indexOf(expectedOffsets ?? "checked"),
+    ...(formats && { formats: FORMATS.indexOf(formats) }),
+    ...(cleanupPolicy && { cleanupPolicy: CLEANUP.indexOf(cleanupPolicy) }),
+  };
+}
+
+/** Whether a topic has the settings that a call gives; nodes may omit defaults. */
+export function fits(asked: TopicConfig, has: TopicConfig): boolean {
+  return Object.entries(asked).every(([setting, value]) => {
+    const given = has[setting as keyof TopicConfig];
+    return value === undefined || given === undefined || value === given;
+  });
 }
 
 export function clusterInfo(answer: pb.DescribeClusterResponse): ClusterInfo {

@@ -5,6 +5,9 @@ import type { TopicPartition } from "./types.js";
 /** A topic's treatment of a batch's expected offset: checks it where a batch carries one, ... */
 export type ExpectedOffsets = "checked" | "ignored" | "required";
 
+/** Formats of the batches that a topic takes: of this protocol, of Kafka's, or both. */
+export type TopicFormats = "columnar" | "kafka" | "both";
+
 /**
  * Treatment of a topic's old records: the limits of retention delete them; each key's newest record
  * stays, for ever; it stays up to the limits of retention.
@@ -22,6 +25,11 @@ export interface TopicConfig {
   retentionBytes?: bigint;
   maxBatchBytes?: number;
   expectedOffsets?: ExpectedOffsets;
+  /**
+   * Of an existing topic it can only change to both. Not columnar: needs the cluster's feature
+   * "kafka".
+   */
+  formats?: TopicFormats;
   /** This and the settings below need the cluster's feature "compaction". */
   cleanupPolicy?: CleanupPolicy;
   /** Records stay as they are for so long. */

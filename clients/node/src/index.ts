@@ -28,6 +28,7 @@ export type {
   Resized,
   SinkInfo,
   TopicConfig,
+  TopicFormats,
   TopicInfo,
   TransactionInfo,
   TransactionPart,

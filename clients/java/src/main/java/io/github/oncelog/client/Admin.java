@@ -93,6 +93,16 @@ public final class Admin implements AutoCloseable {
     REQUIRED
   }
 
+  /** Formats of the batches that a topic takes. */
+  public enum TopicFormats {
+    /** Those of this protocol. */
+    COLUMNAR,
+    /** Those of clients of Kafka's protocol. */
+    KAFKA,
+    /** All. */
+    BOTH
+  }
+
   /** Treatment of a topic's old records. */
   public enum CleanupPolicy {
     /** The limits of retention delete them. */
@@ -109,6 +119,8 @@ public final class Admin implements AutoCloseable {
    *
    * @param retentionMs -1: for ever
    * @param retentionBytes -1: no limit
+   * @param formats of an existing topic it can only change to both; not columnar: needs the
+   *     cluster's feature "kafka"
    * @param cleanupPolicy it and the settings behind it need the cluster's feature "compaction"
    * @param minCompactionLagMs records stay as they are for so long
    * @param maxCompactionLagMs and are compacted at the latest then; -1: no limit
@@ -120,6 +132,7 @@ public final class Admin implements AutoCloseable {
       Long retentionBytes,
       Integer maxBatchBytes,
       ExpectedOffsets expectedOffsets,
+      TopicFormats formats,
       CleanupPolicy cleanupPolicy,
       Long minCompactionLagMs,
       Long maxCompactionLagMs,
@@ -128,7 +141,7 @@ public final class Admin implements AutoCloseable {
     /** Nothing is set. */
     public static final TopicConfig DEFAULT = new TopicConfig(null, null, null, null);
 
-    /** Sets nothing of compaction. */
+    /** Sets nothing of formats and compaction. */
     public TopicConfig(
         Long retentionMs,
         Long retentionBytes,
@@ -139,6 +152,7 @@ public final class Admin implements AutoCloseable {
           retentionBytes,
           maxBatchBytes,
           expectedOffsets,
+          null,
           null,
           null,
           null,
@@ -563,7 +577,8 @@ public final class Admin implements AutoCloseable {
       TopicInfo found = present(name, e);
       int most = found.partitions.stream().mapToInt(one -> one.replicas.size()).max().orElse(0);
       if (partitions != 0 && partitions != found.partitions.size()
-          || replicas != 0 && replicas != most) {
+          || replicas != 0 && replicas != most
+          || !AdminMessages.fits(config, found.config)) {
         throw e;
       }
       return found;

@@ -43,6 +43,9 @@ final class AdminMessages {
     if (config.expectedOffsets() != null) {
       message.setExpectedOffsetsValue(config.expectedOffsets().ordinal());
     }
+    if (config.formats() != null) {
+      message.setFormatsValue(config.formats().ordinal());
+    }
     if (config.cleanupPolicy() != null) {
       message.setCleanupPolicyValue(config.cleanupPolicy().ordinal());
     }
@@ -80,6 +83,11 @@ final class AdminMessages {
           case EXPECTED_OFFSETS_REQUIRED -> Admin.ExpectedOffsets.REQUIRED;
           default -> Admin.ExpectedOffsets.CHECKED;
         },
+        switch (config.getFormats()) {
+          case TOPIC_FORMATS_KAFKA -> Admin.TopicFormats.KAFKA;
+          case TOPIC_FORMATS_BOTH -> Admin.TopicFormats.BOTH;
+          default -> Admin.TopicFormats.COLUMNAR;
+        },
         switch (config.getCleanupPolicy()) {
           case CLEANUP_POLICY_COMPACT -> Admin.CleanupPolicy.COMPACT;
           case CLEANUP_POLICY_COMPACT_DELETE -> Admin.CleanupPolicy.COMPACT_DELETE;
@@ -89,6 +97,24 @@ final class AdminMessages {
         config.hasMaxCompactionLagMs() ? config.getMaxCompactionLagMs() : null,
         config.hasDeleteRetentionMs() ? config.getDeleteRetentionMs() : null,
         config.hasMinCleanableDirtyRatio() ? config.getMinCleanableDirtyRatio() : null);
+  }
+
+  /** Whether a topic has the settings that a call gives; nodes may omit defaults. */
+  static boolean fits(Admin.TopicConfig asked, Admin.TopicConfig has) {
+    return fits(asked.retentionMs(), has.retentionMs())
+        && fits(asked.retentionBytes(), has.retentionBytes())
+        && fits(asked.maxBatchBytes(), has.maxBatchBytes())
+        && fits(asked.expectedOffsets(), has.expectedOffsets())
+        && fits(asked.formats(), has.formats())
+        && fits(asked.cleanupPolicy(), has.cleanupPolicy())
+        && fits(asked.minCompactionLagMs(), has.minCompactionLagMs())
+        && fits(asked.maxCompactionLagMs(), has.maxCompactionLagMs())
+        && fits(asked.deleteRetentionMs(), has.deleteRetentionMs())
+        && fits(asked.minCleanableDirtyRatio(), has.minCleanableDirtyRatio());
+  }
+
+  private static boolean fits(Object asked, Object has) {
+    return asked == null || has == null || asked.equals(has);
   }
 
   private static Admin.PartitionInfo info(PartitionInfo p) {

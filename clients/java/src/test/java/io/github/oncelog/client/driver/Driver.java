@@ -737,6 +737,7 @@ public final class Driver {
                 null,
                 maxBatchBytes,
                 null,
+                null,
                 policy,
                 longOf(command, "min_compaction_lag_ms"),
                 longOf(command, "max_compaction_lag_ms"),
