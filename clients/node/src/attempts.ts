@@ -4,7 +4,7 @@
  * node's refusal.
  */
 
-import { isTold, OncelogError, told } from "./errors.js";
+import { isTold, isUnsent, markedAs, OncelogError, unsent } from "./errors.js";
 
 export class Attempts {
   #last: OncelogError | undefined;
@@ -49,7 +49,8 @@ export class Attempts {
     const error = this.error();
     const kind = tells(this.#telling) ? error.kind : "REQUEST_TIMEOUT";
     const message = `${text}: ${error.message}`;
-    return new OncelogError(kind, message, error.details, error.outcome, this.#telling);
+    const late = new OncelogError(kind, message, error.details, error.outcome, this.#telling);
+    return isUnsent(this.#telling) ? unsent(late) : late;
   }
 
   /**
@@ -62,8 +63,7 @@ export class Attempts {
     if (!this.#inDoubt || !answered) return e;
     const message = `${e.message}; an earlier attempt had no answer and may have taken effect`;
     const outcome = e.retriable ? "unknown" : e.outcome;
-    const twin = new OncelogError(e.kind, message, e.details, outcome, e);
-    return isTold(e) ? told(twin) : twin;
+    return markedAs(new OncelogError(e.kind, message, e.details, outcome, e), e);
   }
 
   /** This error, with the last attempt's text if that tells less. */
@@ -73,15 +73,14 @@ export class Attempts {
     const message = more ? `${error.message}; the last attempt: ${last.message}` : error.message;
     const outcome = this.#inDoubt && error.retriable ? "unknown" : error.outcome;
     const twin = new OncelogError(error.kind, message, error.details, outcome, error);
-    return isTold(error) ? told(twin) : twin;
+    return markedAs(twin, error);
   }
 }
 
 /** Whether a node may have executed a call that ended so. */
 function mayHaveBeenDone(error: OncelogError): boolean {
   const lost = error.kind === "REQUEST_TIMEOUT" || error.kind === "UNAVAILABLE";
-  const unsent = !isTold(error) && error.message.includes("No connection established");
-  return (lost && !unsent) || error.outcome === "unknown";
+  return (lost && !isUnsent(error)) || error.outcome === "unknown";
 }
 
 /** Whether a node has said this: its refusal, or its view of the cluster. */

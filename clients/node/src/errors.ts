@@ -221,16 +221,34 @@ export class OncelogError extends Error {
   }
 }
 
-const TOLD = new WeakSet<OncelogError>();
+/** Told by a node, or of a call that was never sent. */
+const MARKS = new WeakMap<OncelogError, "told" | "unsent">();
 
 /** Notes that a node has said this. */
 export function told(error: OncelogError): OncelogError {
-  TOLD.add(error);
+  MARKS.set(error, "told");
   return error;
 }
 
 export function isTold(error: OncelogError): boolean {
-  return TOLD.has(error);
+  return MARKS.get(error) === "told";
+}
+
+/** Notes that the call was not sent: there was no connection. */
+export function unsent(error: OncelogError): OncelogError {
+  MARKS.set(error, "unsent");
+  return error;
+}
+
+export function isUnsent(error: OncelogError): boolean {
+  return MARKS.get(error) === "unsent";
+}
+
+/** The first error with the marks of the second one. */
+export function markedAs(error: OncelogError, other: OncelogError): OncelogError {
+  const mark = MARKS.get(other);
+  if (mark !== undefined) MARKS.set(error, mark);
+  return error;
 }
 
 /** Any error as one of ours. */

@@ -2,7 +2,7 @@
 
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { type ErrorDetails, type ErrorKind, kindOf, OncelogError, told } from "./errors.js";
+import { type ErrorDetails, type ErrorKind, kindOf, OncelogError, told, unsent } from "./errors.js";
 import { type BatchResult, Verdict } from "./gen/oncelog/v1/log_pb.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
@@ -22,6 +22,9 @@ const PLAIN = new Map<number, ErrorKind>([
   [status.DATA_LOSS, "CORRUPT_LOG"],
 ]);
 
+/** Begins gRPC's text of a call that was not sent; it has nothing else for it. */
+const NO_CONNECTION = "No connection established";
+
 /** Whether a node of this cluster has said so: not gRPC itself, or something in between. */
 export function isAnswer(failure: Partial<ServiceError>): boolean {
   const info = readInfo(failure.metadata);
@@ -36,9 +39,11 @@ export function fromStatus(address: string, failure: Partial<ServiceError>): Onc
   const info = readInfo(failure.metadata);
   if (info?.domain === "oncelog") return told(fromInfo(info, text));
   const kind = PLAIN.get(failure.code ?? status.UNKNOWN);
-  return kind === undefined
-    ? new OncelogError("INTERNAL", `${address}: ${failure.code}: ${text}`)
-    : new OncelogError(kind, `${address}: ${text}`);
+  if (kind === undefined) {
+    return new OncelogError("INTERNAL", `${address}: ${failure.code}: ${text}`);
+  }
+  const error = new OncelogError(kind, `${address}: ${text}`);
+  return text.startsWith(NO_CONNECTION) ? unsent(error) : error;
 }
 
 interface Info {

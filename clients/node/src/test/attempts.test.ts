@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { status } from "@grpc/grpc-js";
 import { Attempts, Obstacles } from "../attempts.js";
 import { OncelogError, told } from "../errors.js";
+import { fromStatus } from "../status.js";
 
 function failed(...errors: OncelogError[]): Attempts {
   const attempts = new Attempts();
@@ -42,6 +44,15 @@ test("a final answer speaks for the last attempt alone", () => {
   assert.equal(error.message, text);
   const own = new OncelogError("CLIENT_CLOSED", "closed");
   assert.equal(failed(timeout).finalAnswer(own), own);
+});
+
+test("a call that was not sent leaves no doubt", () => {
+  const text = "No connection established. Last error: refused";
+  const refused = failed(fromStatus("n1:1", { code: status.UNAVAILABLE, details: text }));
+  assert.equal(refused.inDoubt, false);
+  assert.equal(failed(refused.late("no metadata")).inDoubt, false);
+  const other = new OncelogError("UNAVAILABLE", `a proxy: ${text}`);
+  assert.equal(failed(other).inDoubt, true, "a text that tells of another connection");
 });
 
 test("a lost connection tells more than a timeout", () => {

@@ -54,7 +54,8 @@ final class Attempts {
         tells(telling)
             ? telling
             : new OncelogException(ErrorKind.REQUEST_TIMEOUT, "").because(telling);
-    return late.ofCall(message, inDoubt);
+    late = late.ofCall(message, inDoubt);
+    return telling.isUnsent() ? late.unsent() : late;
   }
 
   /**
@@ -83,8 +84,7 @@ final class Attempts {
   static boolean mayHaveBeenDone(OncelogException error) {
     boolean lost =
         error.kind() == ErrorKind.REQUEST_TIMEOUT || error.kind() == ErrorKind.UNAVAILABLE;
-    boolean unsent = !error.isTold() && error.getMessage().contains(Statuses.NO_CONNECTION);
-    return lost && !unsent || error.outcome() == OncelogException.Outcome.UNKNOWN;
+    return lost && !error.isUnsent() || error.outcome() == OncelogException.Outcome.UNKNOWN;
   }
 
   /** Whether a node has said this: its refusal, or its view of the cluster. */

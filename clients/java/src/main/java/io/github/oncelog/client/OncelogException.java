@@ -42,10 +42,18 @@ public final class OncelogException extends RuntimeException {
     static final Details NONE = new Detail().build();
   }
 
+  private enum Mark {
+    NONE,
+    /** A node has said this. */
+    TOLD,
+    /** The call was not sent. */
+    UNSENT
+  }
+
   private final ErrorKind kind;
   private final transient Details details;
   private final Outcome outcome;
-  private final boolean told; // by a node
+  private final Mark mark;
   private final transient RecordMetadata batch;
 
   OncelogException(ErrorKind kind, String format, Object... args) {
@@ -55,7 +63,7 @@ public final class OncelogException extends RuntimeException {
         Details.NONE,
         null,
         null,
-        false,
+        Mark.NONE,
         null);
   }
 
@@ -65,12 +73,12 @@ public final class OncelogException extends RuntimeException {
       Details details,
       Outcome outcome,
       Throwable cause,
-      boolean told,
+      Mark mark,
       RecordMetadata batch) {
     super(message == null || message.isEmpty() ? kind.name() : message, cause);
     this.kind = kind;
     this.details = details;
-    this.told = told;
+    this.mark = mark;
     this.batch = batch;
     if (kind == ErrorKind.COMMIT_TIMEOUT) {
       this.outcome = Outcome.UNKNOWN;
@@ -122,20 +130,20 @@ public final class OncelogException extends RuntimeException {
   /** The same error, if it is of a record, with this outcome. */
   OncelogException with(Outcome outcome) {
     return kind.is(ErrorKind.DELIVERY_FAILED)
-        ? new OncelogException(kind, getMessage(), details, outcome, getCause(), told, batch)
+        ? new OncelogException(kind, getMessage(), details, outcome, getCause(), mark, batch)
         : this;
   }
 
   OncelogException with(Detail detail) {
     return new OncelogException(
-        kind, getMessage(), detail.build(), outcome, getCause(), told, batch);
+        kind, getMessage(), detail.build(), outcome, getCause(), mark, batch);
   }
 
   /** The same, of several partitions. */
   OncelogException about(Collection<TopicPartition> tps) {
     String names = String.join(", ", tps.stream().map(TopicPartition::toString).toList());
     return new OncelogException(
-        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this, told, batch);
+        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this, mark, batch);
   }
 
   /** The same error, if it is of a record, of this batch: the caller can ask for it later. */
@@ -156,26 +164,39 @@ public final class OncelogException extends RuntimeException {
               + batch.lastSequence();
       text += " may be stored, resolveSequence tells";
     }
-    return new OncelogException(kind, text, details, outcome, getCause(), told, batch);
+    return new OncelogException(kind, text, details, outcome, getCause(), mark, batch);
   }
 
   OncelogException because(Throwable cause) {
-    return new OncelogException(kind, getMessage(), details, outcome, cause, told, batch);
+    return new OncelogException(kind, getMessage(), details, outcome, cause, mark, batch);
   }
 
   /** The same, as a node has said it. */
   OncelogException told() {
-    return new OncelogException(kind, getMessage(), details, outcome, getCause(), true, batch);
+    return with(Mark.TOLD);
   }
 
   boolean isTold() {
-    return told;
+    return mark == Mark.TOLD;
+  }
+
+  /** The same, of a call that was not sent: there was no connection. */
+  OncelogException unsent() {
+    return with(Mark.UNSENT);
+  }
+
+  boolean isUnsent() {
+    return mark == Mark.UNSENT;
+  }
+
+  private OncelogException with(Mark mark) {
+    return new OncelogException(kind, getMessage(), details, outcome, getCause(), mark, batch);
   }
 
   /** The same of a call with several attempts, one of them perhaps without an answer. */
   OncelogException ofCall(String message, boolean inDoubt) {
     Outcome known = inDoubt && isRetriable() ? Outcome.UNKNOWN : outcome;
-    return new OncelogException(kind, message, details, known, this, told, batch);
+    return new OncelogException(kind, message, details, known, this, mark, batch);
   }
 
   /** Any error as one of ours. */

@@ -20,9 +20,6 @@ final class Statuses {
   private static final Metadata.Key<byte[]> STATUS_DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
 
-  /** Begins the text of an error of a call that was not sent. */
-  static final String NO_CONNECTION = "failed to connect";
-
   private static final String ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo";
 
   /**
@@ -81,7 +78,7 @@ final class Statuses {
           ErrorKind.INTERNAL, "%s: %s: %s", address, status.getCode(), text);
     }
     if (status.getCause() instanceof ConnectException) {
-      text = NO_CONNECTION + ": " + text;
+      return new OncelogException(kind, "%s: failed to connect: %s", address, text).unsent();
     }
     return new OncelogException(kind, "%s: %s", address, text);
   }

@@ -1,10 +1,14 @@
 package io.github.oncelog.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.oncelog.client.OncelogException.Outcome;
+import io.grpc.Status;
+import java.net.ConnectException;
 import org.junit.jupiter.api.Test;
 
 class AttemptsTest {
@@ -75,6 +79,17 @@ class AttemptsTest {
     OncelogException late = failed(majority, lost, timeout()).late("no metadata");
     assertEquals(ErrorKind.UNAVAILABLE, late.kind());
     assertEquals("no metadata: no majority; the last attempt: n1: too late", late.getMessage());
+  }
+
+  @Test
+  void aCallThatWasNotSentLeavesNoDoubt() {
+    Status refused = Status.UNAVAILABLE.withCause(new ConnectException("refused"));
+    OncelogException unsent = Statuses.error("n1:1", refused, null);
+    assertFalse(Attempts.mayHaveBeenDone(unsent));
+    assertFalse(Attempts.mayHaveBeenDone(failed(unsent).late("no metadata")));
+    OncelogException text =
+        new OncelogException(ErrorKind.UNAVAILABLE, "a proxy: failed to connect");
+    assertTrue(Attempts.mayHaveBeenDone(text), "a text that tells of another connection");
   }
 
   @Test
