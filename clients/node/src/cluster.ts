@@ -385,7 +385,7 @@ export class Cluster {
       }
       if (this.leaders.topics.has(topic) && !this.#unknown.has(topic)) return;
       if (problem === undefined && passed >= Math.min(limit, UNKNOWN_TOPIC_GRACE)) {
-        const text = `topic "${topic}" does not exist`;
+        const text = `topic "${topic}" does not exist: oncelog topic create ${topic}`;
         throw new OncelogError("UNKNOWN_TOPIC_OR_PARTITION", text, { topic, partition: -1 });
       }
       const pause = this.backoff.delay(Math.min(failures, 4));

@@ -417,7 +417,10 @@ final class Cluster {
       }
       if (problem == null && passed >= Math.min(limit, UNKNOWN_TOPIC_GRACE)) {
         throw new OncelogException(
-                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "topic \"%s\" does not exist", topic)
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION,
+                "topic \"%s\" does not exist: oncelog topic create %s",
+                topic,
+                topic)
             .with(new Detail().at(new TopicPartition(topic, -1)));
       }
       long pause = backoff.delay(Math.min(failures, 4));
