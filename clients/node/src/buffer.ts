@@ -1,7 +1,7 @@
 /**
  * Fetched records that are not yet taken. The fetcher fills it, the user empties it. Batches of a
- * partition follow each other without a hole, and an answer to a question from before a seek is
- * thrown away.
+ * partition follow each other without a hole, an answer to a question from before a seek is thrown
+ * away, and records come before an error or a reset behind them.
  */
 
 import { Change, now } from "./clock.js";
@@ -77,8 +77,9 @@ export interface Wanted {
 }
 
 /**
- * Outcome of an answer. Stale: the user has gone elsewhere; refused: it carries an error; anew:
- * it is of another topic of the same name; behind: of one that is gone.
+ * Outcome of an answer. Stale: the user has gone elsewhere, or takes the records before an error
+ * first; refused: it carries an error; anew: it is of another topic of the same name; behind: of one
+ * that is gone.
  */
 export type Added = "ok" | "stale" | "refused" | "anew" | "behind";
 
@@ -93,7 +94,10 @@ interface Cursor {
   chunks: Chunk[];
   buffered: number;
   paused: boolean;
+  /** Thrown when the chunks are taken. */
   error: OncelogError | undefined;
+  /** A fetch ahead at this offset was out of range: asked again when the chunks are taken. */
+  refusedAt: bigint;
   /** The position was reached by reading, so the records before it did exist. */
   byReading: boolean;
 }
@@ -139,6 +143,7 @@ export class FetchBuffer {
         buffered: 0,
         paused: false,
         error: undefined,
+        refusedAt: UNKNOWN_POSITION,
         byReading: false,
       };
       cursor.group = Math.floor(this.#cursors.size / MOST_FETCHED);
@@ -172,6 +177,7 @@ export class FetchBuffer {
       cursor.chunks = [];
       cursor.buffered = 0;
       cursor.error = undefined;
+      cursor.refusedAt = UNKNOWN_POSITION;
       cursor.byReading = false;
       this.#dropTurn(tp);
       this.changed.notify();
@@ -225,17 +231,12 @@ export class FetchBuffer {
   peek(mayFail: boolean): Chunk | undefined {
     if (this.#closed) throw new OncelogError("CLIENT_CLOSED", "the consumer is closed");
     if (this.interruptions.length > 0) return undefined;
+    for (const cursor of mayFail ? this.#cursors.values() : []) {
+      if (cursor.chunks.length === 0) this.#throwError(cursor);
+    }
     for (const tp of now() < this.#heldFrom ? this.#turns : []) {
       const cursor = this.#cursors.get(tp);
       if (cursor !== undefined && !cursor.paused) return cursor.chunks[0];
-    }
-    for (const cursor of mayFail ? this.#cursors.values() : []) {
-      if (cursor.error !== undefined) {
-        const { error } = cursor;
-        cursor.error = undefined;
-        this.onRoom();
-        throw error;
-      }
     }
     return undefined;
   }
@@ -281,19 +282,24 @@ export class FetchBuffer {
     cursor.buffered -= taken.bytes;
     this.#dropTurn(taken.tp);
     if (cursor.chunks.length > 0) this.#turns.push(cursor.tp);
-    if (!hadRoom && cursor.buffered < this.partitionBytes) this.onRoom();
+    const asksAgain = cursor.chunks.length === 0 && cursor.fetchOffset === cursor.refusedAt;
+    if (asksAgain || (!hadRoom && cursor.buffered < this.partitionBytes)) this.onRoom();
   }
 
   /** The user's place. */
   position(tp: TopicPartition): bigint {
     const cursor = this.#cursor(tp);
-    if (cursor.error !== undefined && cursor.position === UNKNOWN_POSITION) {
-      const { error } = cursor;
-      cursor.error = undefined;
-      this.onRoom();
-      throw error;
-    }
+    if (cursor.position === UNKNOWN_POSITION) this.#throwError(cursor);
     return cursor.chunks[0]?.next ?? cursor.position;
+  }
+
+  /** Throws the partition's error, if there is one; it is read on. */
+  #throwError(cursor: Cursor): void {
+    const { error } = cursor;
+    if (error === undefined) return;
+    cursor.error = undefined;
+    this.onRoom();
+    throw error;
   }
 
   get paused(): TopicPartition[] {
@@ -326,6 +332,7 @@ export class FetchBuffer {
     const all = this.#cursors.values().filter((c) => c.position !== UNKNOWN_POSITION);
     return all
       .filter((c) => c.error === undefined && !c.paused && c.buffered < this.partitionBytes)
+      .filter((c) => c.chunks.length === 0 || c.fetchOffset !== c.refusedAt)
       .map((c) => ({ tp: c.tp, group: c.group, offset: c.fetchOffset, generation: c.generation }));
   }
 
@@ -352,6 +359,10 @@ export class FetchBuffer {
       const isOther = cursor.topicId !== 0n;
       cursor.topicId = topicId;
       if (isOther) return "anew";
+    }
+    if (answer.error === PartitionError.OFFSET_OUT_OF_RANGE && cursor.chunks.length > 0) {
+      cursor.refusedAt = w.offset;
+      return "stale";
     }
     if (answer.error !== PartitionError.NONE) return "refused";
     if (w.offset !== cursor.fetchOffset) return "stale"; // another answer has brought these

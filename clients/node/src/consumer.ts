@@ -247,7 +247,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     } catch (e) {
       // Of a member's: the group will take it away.
       const isFenced = e instanceof OncelogError && e.kind === "FENCED_MEMBER";
-      if (this.#rebalance !== undefined && (isFenced || isUnknownTopic(e))) return undefined;
+      if (this.#rebalance !== undefined && (isFenced || isUnknownTopic(e)))
+        return this.#peek(mayFail);
       throw e;
     }
   }

@@ -373,21 +373,22 @@ export class Fetcher {
 
   /** Goes to an end of these. One that nobody leads holds up the others for a moment. */
   async seekAll(tps: readonly TopicPartition[], where: Place): Promise<void> {
-    const queries = new PartitionMap<Place>();
-    for (const tp of tps) queries.set(tp, where);
-    const search = new Search((tp, offset) => this.buffer.seek(tp, offset));
-    const limit = Math.min(this.config.requestTimeoutMs, ELECTION);
-    await this.positions.search(queries, search, limit);
-    for (const tp of search.left(tps)) {
-      search.leave(tp);
-      this.#seekWhenKnown(tp, where);
+    const generations = tps.map((tp) => this.#seekWhenKnown(tp, where));
+    const until = now() + Math.min(this.config.requestTimeoutMs, ELECTION);
+    const { buffer } = this;
+    for (const [i, tp] of tps.entries()) {
+      // A seek in the meantime wins.
+      while (buffer.generation(tp) === generations[i] && buffer.position(tp) === UNKNOWN_POSITION) {
+        if (!(await buffer.changed.next(until))) return;
+      }
     }
-    search.check(limit);
   }
 
-  #seekWhenKnown(tp: TopicPartition, where: Place): void {
+  #seekWhenKnown(tp: TopicPartition, where: Place): number {
     this.buffer.seek(tp, UNKNOWN_POSITION);
-    this.#reset.set(tp, { place: where, generation: this.buffer.generation(tp) });
+    const generation = this.buffer.generation(tp);
+    this.#reset.set(tp, { place: where, generation });
+    return generation;
   }
 
   /** Finds out where to start partitions without a position. */

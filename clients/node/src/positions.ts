@@ -52,11 +52,6 @@ export class Search {
     attempts.failed(problem);
   }
 
-  /** A partition with an error is looked for elsewhere. */
-  leave(tp: TopicPartition): void {
-    this.#attempts.delete(tp);
-  }
-
   /** Of these, the ones that are wanted and may be found yet. */
   left(tps: readonly TopicPartition[]): TopicPartition[] {
     return tps.filter((tp) => {

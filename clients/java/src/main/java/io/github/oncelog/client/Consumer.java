@@ -293,7 +293,7 @@ public final class Consumer implements AutoCloseable {
       return buffer.peek(true, until);
     }
     while (true) {
-      Chunk chunk = null;
+      Chunk chunk;
       try {
         chunk = buffer.peek(true, Math.min(until, rebalance.due()));
       } catch (OncelogException e) {
@@ -301,7 +301,8 @@ public final class Consumer implements AutoCloseable {
             e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION || e.kind() == ErrorKind.FENCED_MEMBER;
         if (!willGo) {
           throw e;
-        } // the group will take it away
+        }
+        continue; // the group will take it away
       }
       if (chunk != null) {
         return chunk;

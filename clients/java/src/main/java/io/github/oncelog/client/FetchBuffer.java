@@ -17,11 +17,14 @@ import java.util.function.ToLongFunction;
 
 /**
  * Fetched records that are not yet taken. The fetcher fills it, the user empties it. Batches of a
- * partition follow each other without a hole, and an answer to a question from before a seek is
- * thrown away.
+ * partition follow each other without a hole, an answer to a question from before a seek is thrown
+ * away, and records come before an error or a reset behind them.
  */
 final class FetchBuffer {
   static final long UNKNOWN = -1;
+
+  /** A generation: whatever was sought before. */
+  static final int ANY = -1;
 
   /** A partition's next position to fetch; those of one group share a Fetch. */
   record Wanted(TopicPartition tp, int group, long offset, int generation) {}
@@ -29,7 +32,7 @@ final class FetchBuffer {
   /** Outcome of an answer. */
   enum Added {
     OK,
-    /** The user has gone elsewhere. */
+    /** The user has gone elsewhere, or takes the records before an error first. */
     STALE,
     /** The answer carries an error; nothing was added. */
     REFUSED,
@@ -49,7 +52,9 @@ final class FetchBuffer {
     final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
     int buffered;
     boolean paused;
-    OncelogException error;
+    OncelogException error; // thrown when the chunks are taken
+    // A fetch ahead at this offset was out of range: asked again when the chunks are taken.
+    long refusedAt = UNKNOWN;
     long topicId; // of the topic that is read; 0: not known yet
     // The position was reached by reading, so the records before it did exist.
     boolean byReading;
@@ -128,16 +133,22 @@ final class FetchBuffer {
    * on, 0: it is not assigned.
    */
   int seek(TopicPartition tp, long offset) {
+    return seek(tp, ANY, offset);
+  }
+
+  /** The same, if nobody has sought elsewhere since that generation; else it returns 0. */
+  int seek(TopicPartition tp, int since, long offset) {
     int generation = 0;
     synchronized (this) {
       Cursor cursor = cursors.get(tp);
-      if (cursor != null) {
+      if (cursor != null && (since == ANY || cursor.generation == since)) {
         generation = cursor.generation = ++generations;
         cursor.position = offset;
         cursor.fetchOffset = Math.max(offset, 0);
         cursor.chunks.clear();
         cursor.buffered = 0;
         cursor.error = null;
+        cursor.refusedAt = UNKNOWN;
         cursor.byReading = false;
         turns.remove(tp);
         notifyAll();
@@ -147,14 +158,14 @@ final class FetchBuffer {
     return generation;
   }
 
-  /** The partitions of topics that were created anew under the same name. */
-  synchronized List<TopicPartition> recreated() {
-    List<TopicPartition> tps = new ArrayList<>();
+  /** The partitions of topics that were created anew under the same name, with generations. */
+  synchronized Map<TopicPartition, Integer> recreated() {
+    Map<TopicPartition, Integer> tps = new TreeMap<>();
     for (Cursor cursor : cursors.values()) {
       long id = topicId.applyAsLong(cursor.tp.topic());
       if (Long.compareUnsigned(cursor.topicId, id) < 0) {
         if (cursor.topicId != 0) {
-          tps.add(cursor.tp);
+          tps.put(cursor.tp, cursor.generation);
         }
         cursor.topicId = id;
       }
@@ -194,17 +205,19 @@ final class FetchBuffer {
   }
 
   private void throwError() {
-    if (failure != null) {
-      throw failure;
-    }
     for (Cursor cursor : cursors.values()) {
-      if (cursor.error != null) {
-        OncelogException error = cursor.error;
-        cursor.error = null;
-        onRoom.run();
-        throw error;
+      if (cursor.error != null && cursor.chunks.isEmpty()) {
+        throw takenError(cursor);
       }
     }
+  }
+
+  /** The partition is read on. */
+  private OncelogException takenError(Cursor cursor) {
+    OncelogException error = cursor.error;
+    cursor.error = null;
+    onRoom.run();
+    return error;
   }
 
   /**
@@ -220,6 +233,9 @@ final class FetchBuffer {
       if (!interruptions.isEmpty()) {
         return null;
       }
+      if (mayFail) {
+        throwError();
+      }
       if (Times.now() < heldFrom) {
         for (TopicPartition tp : turns) {
           Cursor cursor = cursors.get(tp);
@@ -228,8 +244,8 @@ final class FetchBuffer {
           }
         }
       }
-      if (mayFail) {
-        throwError();
+      if (mayFail && failure != null) {
+        throw failure;
       }
       waitedFor = true;
       try {
@@ -302,7 +318,8 @@ final class FetchBuffer {
       if (!cursor.chunks.isEmpty()) {
         turns.add(taken.tp);
       }
-      room = !hadRoom && cursor.buffered < partitionBytes;
+      boolean asksAgain = cursor.chunks.isEmpty() && cursor.fetchOffset == cursor.refusedAt;
+      room = asksAgain || !hadRoom && cursor.buffered < partitionBytes;
     }
     if (room) {
       onRoom.run();
@@ -314,10 +331,7 @@ final class FetchBuffer {
     while (true) {
       Cursor cursor = cursor(tp);
       if (cursor.error != null && cursor.position == UNKNOWN) {
-        OncelogException error = cursor.error;
-        cursor.error = null;
-        onRoom.run();
-        throw error;
+        throw takenError(cursor);
       }
       if (!cursor.chunks.isEmpty()) {
         return cursor.chunks.peek().next;
@@ -380,7 +394,8 @@ final class FetchBuffer {
     return cursor.position != UNKNOWN
         && cursor.error == null
         && !cursor.paused
-        && cursor.buffered < partitionBytes;
+        && cursor.buffered < partitionBytes
+        && (cursor.chunks.isEmpty() || cursor.fetchOffset != cursor.refusedAt);
   }
 
   /** The partitions to fetch now: position known, room in the buffer. */
@@ -428,6 +443,11 @@ final class FetchBuffer {
       if (other) {
         return Added.ANEW;
       }
+    }
+    if (answer.getError() == PartitionError.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+        && !cursor.chunks.isEmpty()) {
+      cursor.refusedAt = w.offset;
+      return Added.STALE;
     }
     if (answer.getError() != PartitionError.PARTITION_ERROR_NONE) {
       return Added.REFUSED;

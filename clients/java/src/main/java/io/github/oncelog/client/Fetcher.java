@@ -229,22 +229,23 @@ final class Fetcher {
       return;
     }
     recreations = cluster.leaders.recreations();
-    List<TopicPartition> recreated = buffer.recreated();
+    Map<TopicPartition, Integer> recreated = buffer.recreated();
     buffer.assignment().forEach(tp -> growth.recreated(tp.topic()));
-    for (TopicPartition tp : recreated) {
-      if (cluster.leaders.isGone(tp)) {
-        buffer.fail(tp, buffer.generation(tp), Detail.noPartition(tp));
-      } else {
-        beginAnew(tp);
-      }
-    }
+    recreated.forEach(
+        (tp, generation) -> {
+          if (cluster.leaders.isGone(tp)) {
+            buffer.fail(tp, generation, Detail.noPartition(tp));
+          } else {
+            beginAnew(tp, generation);
+          }
+        });
   }
 
   /** Where the group stands in the new topic, or at its start. */
-  private void beginAnew(TopicPartition tp) {
+  private void beginAnew(TopicPartition tp, int generation) {
     aheadSince.remove(tp);
     growth.isNews(tp);
-    buffer.seek(tp, FetchBuffer.UNKNOWN);
+    buffer.seek(tp, generation, FetchBuffer.UNKNOWN);
   }
 
   private void poll(Place place, List<Wanted> partitions) {
@@ -402,7 +403,7 @@ final class Fetcher {
       }
       case BEHIND -> routes.failed(w.tp(), address);
       case ANEW -> {
-        beginAnew(w.tp());
+        beginAnew(w.tp(), w.generation());
         cluster.spawn(() -> lookAt(address, w.tp().topic())); // it may have fewer partitions
       }
       case STALE -> {}
@@ -427,7 +428,8 @@ final class Fetcher {
     loop.wake();
   }
 
-  private void refused(Wanted w, PartitionRecords records, String address) {
+  /** Deals with an answer that carries an error. */
+  void refused(Wanted w, PartitionRecords records, String address) {
     PartitionError error = records.getError();
     switch (error) {
       case PARTITION_ERROR_NOT_LEADER ->
@@ -473,7 +475,7 @@ final class Fetcher {
         return;
       }
     } else if (config.autoOffsetReset() != OffsetReset.NONE) {
-      seekWhenKnown(w.tp(), config.autoOffsetReset());
+      seekWhenKnown(w.tp(), w.generation(), config.autoOffsetReset());
       return;
     }
     buffer.fail(
@@ -512,13 +514,17 @@ final class Fetcher {
     positions.search(queries, search, Times.now() + Math.min(cluster.requestTimeout, ELECTION));
     List<TopicPartition> later = search.left(tps);
     search.leave(later);
-    later.forEach(tp -> seekWhenKnown(tp, where));
+    later.forEach(tp -> seekWhenKnown(tp, FetchBuffer.ANY, where));
     search.check();
   }
 
-  private void seekWhenKnown(TopicPartition tp, OffsetReset where) {
+  /** A seek since that generation wins. */
+  private void seekWhenKnown(TopicPartition tp, int since, OffsetReset where) {
     synchronized (reset) {
-      reset.put(tp, new Reset(where, buffer.seek(tp, FetchBuffer.UNKNOWN)));
+      int generation = buffer.seek(tp, since, FetchBuffer.UNKNOWN);
+      if (generation != 0) {
+        reset.put(tp, new Reset(where, generation));
+      }
     }
     loop.wake();
   }
