@@ -66,11 +66,12 @@ class ClassicFacts:
         """Return why the caller must not commit; "" if it may."""
         return caller_refusal(caller, self._members, self._instances, self.record.generation)
 
-    def reads(self, topic: str) -> bool:
-        """Return whether a member has subscribed to the topic, as far as its bytes can be read."""
+    def topics(self) -> frozenset[str]:
+        """Return the topics that members have subscribed to, as far as their bytes can be read."""
         if self.record.protocol_type != CONSUMER:
-            return False
-        return any(topic in (subscribed_topics(one.metadata) or ()) for one in self.record.members)
+            return frozenset()
+        topics = (subscribed_topics(one.metadata) or () for one in self.record.members)
+        return frozenset().union(*topics)
 
 
 class ClassicTable:

@@ -361,28 +361,31 @@ class OffsetsTable:
         return True
 
     def _delete_offsets(self, command: pb.DeleteOffsets) -> list[CommitResult]:
-        return [self._delete_offset(command.group, one) for one in command.offsets]
-
-    def _delete_offset(self, group: str, wanted: pb.OffsetKey) -> CommitResult:
-        key, where = (wanted.topic, wanted.partition), f"{wanted.topic}-{wanted.partition}"
+        group = command.group
         state, facts = self._groups.get(group), self._classic.of(group)
-        before = None if state is None else state.get(key)
-        topic_id = 0 if before is None else before.topic_id
-        owned = any(part.topic_id == topic_id for part in self._ownerships.of(group).owners)
-        if owned or (facts is not None and facts.reads(wanted.topic)):
-            text = f"{where}: a member of the group reads the topic"
-            return CommitResult(GROUP_SUBSCRIBED, text, False, before)
-        if key in self.staged.holders(group):
-            text = f"{where}: an open transaction has staged an offset of it"
-            return CommitResult(TRANSACTION_CONFLICT, text, False, before)
-        if state is not None and before is not None:
+        owned = {part.topic_id for part in self._ownerships.of(group).owners}
+        read = frozenset[str]() if facts is None else facts.topics()
+        results, gone = [], set[Key]()
+        for wanted in command.offsets:
+            key, where = (wanted.topic, wanted.partition), f"{wanted.topic}-{wanted.partition}"
+            before = None if state is None else state.get(key)
+            error, text = "", ""
+            if wanted.topic in read or (before is not None and before.topic_id in owned):
+                error, text = GROUP_SUBSCRIBED, f"{where}: a member of the group reads the topic"
+            elif key in self.staged.holders(group):
+                text = f"{where}: an open transaction has staged an offset of it"
+                error = TRANSACTION_CONFLICT
+            elif before is not None:
+                gone.add(key)
+            results.append(CommitResult(error, text, False, before if error else None))
+        if state is not None and gone:
             self._bytes -= state.bytes
-            self._offsets -= 1
-            state.remove(key)
+            self._offsets -= len(gone)
+            state.remove(gone)
             self._bytes += state.bytes
             if not len(state):
                 self._bytes -= self._groups.pop(group).bytes
-        return CommitResult("", "", False, None)
+        return results
 
     # -- offsets of transactions ----------------------------------------------------------
 

@@ -8,7 +8,7 @@ a checkpoint is written between two rounds of the node's loop, so it must only j
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from cluster.transactions.types import UNKNOWN_TOPIC_OR_PARTITION
@@ -47,11 +47,12 @@ Key = tuple[str, int]  # topic, partition
 class GroupState:
     """Offsets of one group. `last_commit_ms`, `bytes` (its share of the limit): of all of them."""
 
-    __slots__ = ("_records", "bytes", "last_commit_ms")
+    __slots__ = ("_is_sorted", "_records", "bytes", "last_commit_ms")
 
     def __init__(self, name: str) -> None:
-        # Each as a GroupRecord with that one offset, by topic and partition.
+        # Each as a GroupRecord with that one offset. By topic and partition, once they are sorted.
         self._records: dict[Key, bytes] = {}
+        self._is_sorted = True
         self.bytes = len(name.encode()) + OFFSET_BYTES
         self.last_commit_ms = 0
 
@@ -64,27 +65,35 @@ class GroupState:
 
     def items(self) -> Iterator[tuple[Key, OffsetState]]:
         """Yields the offsets by topic and partition, as they are now; any thread may call it."""
-        for key, record in list(self._records.items()):
+        records = list(self._records.items())
+        for key, record in sorted(records):
             yield key, stored(pb.GroupRecord.FromString(record).offsets[0])
 
     def put(self, record: pb.OffsetRecord, grown: int) -> None:
         """Stores an offset. `grown`: the growth of the group's share of the limit."""
         key = (record.topic, record.partition)
         in_order = key in self._records or not self._records or key > next(reversed(self._records))
+        # Sorted once before they are dumped: each new offset would move all others here.
+        self._is_sorted = self._is_sorted and in_order
         self._records[key] = pb.GroupRecord(offsets=[record]).SerializeToString(deterministic=True)
-        if not in_order:
-            self._records = dict(sorted(self._records.items()))
         self.bytes += grown
         self.last_commit_ms = max(self.last_commit_ms, record.commit_ms)
 
-    def remove(self, key: Key) -> None:
-        """Removes an offset that is there."""
-        record = pb.GroupRecord.FromString(self._records.pop(key)).offsets[0]
-        self.bytes -= offset_bytes(record.topic, record.metadata)
-        self.last_commit_ms = max((one.commit_ms for _, one in self.items()), default=0)
+    def remove(self, keys: Collection[Key]) -> None:
+        """Removes offsets that are there. With the newest one it reads all others, once."""
+        newest = 0
+        for key in keys:
+            record = pb.GroupRecord.FromString(self._records.pop(key)).offsets[0]
+            self.bytes -= offset_bytes(record.topic, record.metadata)
+            newest = max(newest, record.commit_ms)
+        if newest == self.last_commit_ms:
+            self.last_commit_ms = max((one.commit_ms for _, one in self.items()), default=0)
 
     def dump(self, name: str) -> bytes:
         """Returns a GroupRecord: serialized messages that follow each other are one message."""
+        if not self._is_sorted:
+            self._records = dict(sorted(self._records.items()))
+            self._is_sorted = True
         head = pb.GroupRecord(group=name).SerializeToString(deterministic=True)
         return b"".join((head, *self._records.values()))
 

@@ -10,7 +10,7 @@ A group is in one partition, so all its calls are answered by one node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 
 from cluster.consensus.proposals import Outcome
@@ -256,18 +256,24 @@ class GroupService:
         assert isinstance(done, bool | str)
         return done
 
-    async def delete_offsets(self, group: str, keys: Iterable[Key]) -> list[CommitResult]:
-        """Delete offsets of topics that no member reads. Raises ClusterError, OncelogError."""
+    async def delete_offsets(self, group: str, keys: Sequence[Key]) -> list[CommitResult]:
+        """Delete offsets of topics that no member reads. Raises ClusterError, OncelogError.
+
+        An entry has as many as one of commits, for Kafka's clients know no limit.
+        """
         self.node.metadata.features.require(KAFKA)
         check_name("group", group)
-        command = internal.DeleteOffsets(
-            group=group, offsets=[internal.OffsetKey(topic=t, partition=p) for t, p in keys]
-        )
+        results = list[CommitResult]()
         async with Deadline(0, self.node):
             replica = await self._replica_of(group)
-            done = await self._apply(replica, internal.OffsetsCommand(delete_offsets=command))
-        assert isinstance(done, list)
-        return done
+            for first in range(0, len(keys), MAX_COMMITS):
+                some = keys[first : first + MAX_COMMITS]
+                offsets = [internal.OffsetKey(topic=t, partition=p) for t, p in some]
+                command = internal.DeleteOffsets(group=group, offsets=offsets)
+                done = await self._apply(replica, internal.OffsetsCommand(delete_offsets=command))
+                assert isinstance(done, list)
+                results += done
+        return results
 
     async def look(self, group: str) -> tuple[GroupState | None, AnyGroup | None]:
         """Return a group's offsets, and its members. Raises ClusterError, OncelogError."""

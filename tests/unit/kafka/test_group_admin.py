@@ -1,7 +1,8 @@
-"""DescribeGroups: the limit of an answer."""
+"""DescribeGroups, OffsetDelete: limits of an answer, and of an entry."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,14 @@ from cluster.kafka.messages import DESCRIBE_GROUPS, DescribeGroupsRequest
 from cluster.kafka.needs import Rights
 from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head
+from cluster.partition.group_offsets import OffsetsTable
 from cluster.security.caller import Caller
+from cluster.services.groups import service
 from cluster.services.groups.running_groups import AnyGroup, _Term
+from cluster.services.groups.service import GroupService
+from cluster.v1 import offsets_pb2 as internal
 from tests.unit.groups.test_running_classic_groups import led, request
+from tests.unit.kafka.test_topics import finalize
 from tests.unit.small_node import Node
 
 HEAD = Head(DESCRIBE_GROUPS, 5, 1, "", True)
@@ -59,3 +65,25 @@ async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await describe("c") == whole[2:]
     for group in term.groups.values():
         group.close(NotLeaderError("the test ends", 0))
+
+
+async def test_deleted_offsets_fill_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, nothing, entries = Node(), SimpleNamespace(classic=None, begun_classic=None), []
+    finalize(node)
+    anything: Any = nothing
+    groups = GroupService(node, anything, anything, now_ms=lambda: 1)
+    table = OffsetsTable()
+
+    async def replica_of(group: str) -> object:
+        return None
+
+    async def apply(replica: object, command: internal.OffsetsCommand) -> object:
+        entries.append(len(command.delete_offsets.offsets))
+        return table.apply(len(entries), command.SerializeToString())
+
+    monkeypatch.setattr(groups, "_replica_of", replica_of)
+    monkeypatch.setattr(groups, "_apply", apply)
+    monkeypatch.setattr(service, "MAX_COMMITS", 10)
+    results = await groups.delete_offsets("g", [("t", one) for one in range(25)])
+    assert entries == [10, 10, 5]
+    assert [one.error for one in results] == [""] * 25
