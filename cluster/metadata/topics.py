@@ -176,6 +176,20 @@ class TopicSettings:
             raise invalid("min_cleanable_dirty_ratio", text, "0..1")
 
 
+def as_known(config: TopicConfig, finalized: Finalized) -> TopicConfig:
+    """Returns checked settings without the fields that not all releases in the cluster know.
+
+    A feature that is off leaves such a field its default only. In the log, a field that a release
+    does not know stops its replica, whatever the value.
+    """
+    known = TopicConfig()
+    known.CopyFrom(config)
+    for feature, names in ((COMPACTION, COMPACTION_FIELDS), (FEATURE, ("formats",))):
+        for name in names if not finalized.has(feature) else ():
+            known.ClearField(name)
+    return known
+
+
 class DamagedReplica(NamedTuple):
     """A stopped replica. rebuild: it is removed and rebuilt."""
 

@@ -16,6 +16,7 @@ from cluster.metadata.topics import (
     PartitionState,
     TopicSettings,
     TopicState,
+    as_known,
     check_placements,
     check_replicas,
     check_topic_name,
@@ -228,8 +229,7 @@ class ClusterService:
         settings = pb.TopicConfig()
         settings.CopyFrom(request.config)
         if not settings.HasField("max_batch_bytes"):
-            default = TopicSettings().max_batch_bytes
-            settings.max_batch_bytes = min(default, self._max_batch_bytes)
+            settings.max_batch_bytes = self.default_max_batch_bytes
         made = TopicSettings().altered(settings, set_expected_offsets=True)
         made.check_formats(None, self.node.metadata.finalized)
         made.check_compaction(self.node.metadata.finalized)
@@ -245,7 +245,7 @@ class ClusterService:
         return meta.CreateTopic(
             name=request.name,
             placements=[meta.Placement(replicas=replicas) for replicas in placements],
-            config=settings,
+            config=as_known(settings, self.node.metadata.finalized),
         )
 
     def alter_command(self, request: pb.AlterTopicRequest) -> meta.AlterTopic:
@@ -259,7 +259,7 @@ class ClusterService:
         _check_cap(request.config, self._max_batch_bytes)
         return meta.AlterTopic(
             name=request.name,
-            config=request.config,
+            config=as_known(request.config, self.node.metadata.finalized),
             set_expected_offsets=request.set_expected_offsets,
         )
 
@@ -335,6 +335,11 @@ class ClusterService:
     def _settings(self) -> list[pb.ClusterSetting]:
         settings = sorted(self.node.metadata.settings.items())
         return [pb.ClusterSetting(name=name, value=value) for name, value in settings]
+
+    @property
+    def default_max_batch_bytes(self) -> int:
+        """The value of a topic that asks for none: the cluster's limit may be lower than ours."""
+        return min(TopicSettings().max_batch_bytes, self._max_batch_bytes)
 
     @property
     def _max_batch_bytes(self) -> int:

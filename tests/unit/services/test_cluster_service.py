@@ -316,3 +316,32 @@ async def test_an_upgrade_that_is_hindered_names_the_nodes(node, client):
     facts = await client.cluster.DescribeCluster(cpb.DescribeClusterRequest())
     assert len(facts.upgrade.hindered_by) == 2
     assert [info.newest_cluster_version for info in facts.nodes] == [3, 1, 0]
+
+
+async def test_before_the_upgrade_the_log_has_no_field_of_a_feature_that_is_off(node, client):
+    """Even with its default's value it would stop the metadata of each older release."""
+    given = cpb.TopicConfig(
+        retention_ms=5000,
+        formats=cpb.TOPIC_FORMATS_COLUMNAR,
+        cleanup_policy=cpb.CLEANUP_POLICY_DELETE,
+        min_compaction_lag_ms=0,
+        max_compaction_lag_ms=-1,
+        delete_retention_ms=86_400_000,
+        min_cleanable_dirty_ratio=0.5,
+    )
+    logged = []
+
+    async def propose(command, timeout):
+        logged.append(command)
+        return await Node.propose_metadata(node, command, timeout)
+
+    node.propose_metadata = propose
+    await create(client, config=given)
+    await client.cluster.AlterTopic(cpb.AlterTopicRequest(name="orders", config=given))
+    made, altered = logged[0].create_topic.config, logged[1].alter_topic.config
+    assert [one.name for one, _ in made.ListFields()] == ["retention_ms", "max_batch_bytes"]
+    assert [one.name for one, _ in altered.ListFields()] == ["retention_ms"]
+    given.cleanup_policy = cpb.CLEANUP_POLICY_COMPACT
+    request = cpb.AlterTopicRequest(name="orders", config=given)
+    error = await refused(client.cluster.AlterTopic(request))
+    assert isinstance(error, errors.NotSupportedError) and len(logged) == 2
