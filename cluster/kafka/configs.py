@@ -54,6 +54,7 @@ MAX_LONG = 2**63 - 1
 SET_HERE, DEFAULT = 1, 5  # sources of values
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 EXPECTED_OFFSETS, FORMATS = "oncelog.expected.offsets", "oncelog.formats"
+MAX_MESSAGE = "max.message.bytes"
 
 
 class TopicSetting(NamedTuple):
@@ -98,7 +99,7 @@ class EndlessSetting(LimitSetting):
 SETTINGS: Mapping[str, TopicSetting] = {
     "retention.ms": LimitSetting("retention_ms", LONG),
     "retention.bytes": LimitSetting("retention_bytes", LONG),
-    "max.message.bytes": TopicSetting("max_batch_bytes", INT),
+    MAX_MESSAGE: TopicSetting("max_batch_bytes", INT),
     EXPECTED_OFFSETS: TopicSetting("expected_offsets", STRING, ("checked", "ignored", "required")),
     FORMATS: TopicSetting("formats", STRING, ("columnar", "kafka", "both")),
 }
@@ -282,6 +283,8 @@ class Configs:
             raise invalid("resource_type", f"{kind} must be {TOPIC}, a topic")
         config = pb.TopicConfig()
         _fill(config, values, keeps_compacted=self._keeps_compacted)
+        if MAX_MESSAGE in values and values[MAX_MESSAGE] is None:
+            config.max_batch_bytes = self._service.default_max_batch_bytes
         topic = self._metadata.topic(name)
         if self._keeps_compacted and topic is not None and CLEANUP in values:
             _check_deletes(topic.settings, config)

@@ -7,17 +7,26 @@ from typing import Any
 
 from cluster.errors import ProposalTimeoutError
 from cluster.features import CLUSTER_VERSIONS, FEATURES
+from cluster.kafka.configs import Configs
 from cluster.kafka.errors import Error
 from cluster.kafka.messages import (
+    ALTER_CONFIGS,
     CREATE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
+    OtherAlterableConfig,
+    OtherAlterConfigsResource,
 )
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.producers import Producers
@@ -105,3 +114,35 @@ async def test_partitions_lie_where_the_client_says() -> None:
     missing = [CreatableReplicaAssignment(1, [1])]
     request = CreateTopicsRequest([CreatableTopic("later", -1, -1, missing)], 5000)
     assert (await topics.create(ANYBODY, HEAD, request)).topics[0].error_code == wrong
+
+
+async def test_a_default_keeps_to_the_clusters_limit() -> None:
+    """AlterConfigs names all settings: each change of such a cluster's topics was refused."""
+    node = Node("--max-batch-bytes", "1000000")
+    node.register(1, 2, 3)
+    finalize(node)
+    assert await create_default(Topics(ClusterService(node)), node) is Error.NONE
+    configs = Configs(ClusterService(node))
+
+    def settings() -> tuple[int, int]:
+        topic = node.metadata.topic("events")
+        assert topic is not None
+        return topic.settings.max_batch_bytes, topic.settings.retention_ms
+
+    async def set_all(*given: AlterableConfig) -> int:
+        request = AlterConfigsRequest([AlterConfigsResource(2, "events", [*given])], False)
+        answer = await configs.alter(ANYBODY, Head(ALTER_CONFIGS, 2, 1, "", True), request)
+        return answer.responses[0].error_code
+
+    small = AlterableConfig("max.message.bytes", "5000")
+    assert await set_all(small) == Error.NONE and settings()[0] == 5000
+    assert await set_all(AlterableConfig("retention.ms", "60000")) == Error.NONE
+    assert settings() == (1_000_000, 60_000)
+    assert await set_all(small) == Error.NONE
+    default = OtherAlterConfigsResource(2, "events", [OtherAlterableConfig(small.name, 1, None)])
+    answer = await configs.alter_some(
+        ANYBODY,
+        Head(INCREMENTAL_ALTER_CONFIGS, 1, 1, "", True),
+        IncrementalAlterConfigsRequest([default], False),
+    )
+    assert answer.responses[0].error_code == Error.NONE and settings()[0] == 1_000_000
