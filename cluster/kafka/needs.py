@@ -175,23 +175,26 @@ class Rights:
         broker of Kafka waits for its controller, and librdkafka repeats no change.
         """
         try:
-            self._let_in(call, name)
+            self.let_in(call, name)
         except OncelogError as refused:
             return of_error(refused), text_of(refused)
         try:
             with self.noting(call, name, of_command):
                 while not await _made(work, deadline, waits=waits):
                     await asyncio.sleep(RETRY_WAIT)
-                    self._let_in(call, name)
+                    self.let_in(call, name)
         except EXPECTED as error:
             return of_command(error), text_of(error)
         self.ended(call, name, "ok")
         return Error.NONE, None
 
-    def _let_in(self, call: Call, name: str) -> None:
-        """Let a change in under the present rules. Raises OncelogError."""
+    def let_in(self, call: Call, name: str, required: Required | None = None) -> None:
+        """Let a change in under the present rules. Raises OncelogError.
+
+        If they change before the metadata's log has it, it is rejected, and the client asks again.
+        """
         RULES_VERSION.set(self._gate.rules_version())
-        refused = self.refusal(call, name)
+        refused = self.refusal(call, name, required)
         if refused is not None:
             raise refused
 

@@ -22,6 +22,7 @@ from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.versions import Head
 from cluster.services.admin.producer_service import ProducerService
 from cluster.transactions.types import Holder
+from oncelog.errors import OncelogError
 
 NO_ID = -1
 _WRITE_NAME = Required("write", "producer")
@@ -55,8 +56,9 @@ class Producers:
     async def _named(
         self, rights: Rights, head: Head, request: InitProducerIdRequest, name: str
     ) -> InitProducerIdResponse:
-        refused = rights.refusal(INIT_PRODUCER_ID, name, _WRITE_NAME)
-        if refused is not None:
+        try:
+            rights.let_in(INIT_PRODUCER_ID, name, _WRITE_NAME)
+        except OncelogError as refused:
             return _refused(of_error(refused))
         held = None
         if request.producer_id >= 0:

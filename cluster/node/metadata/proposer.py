@@ -47,6 +47,7 @@ OF_CALLERS = frozenset(
     {
         "create_topic", "delete_topic", "alter_topic", "lease_name", "set_cluster_setting",
         "set_replicas", "change_node", "change_balance", "alter_permissions", "alter_quotas",
+        "add_partitions", "set_topic_replicas", "finalize_upgrade",
     }
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from cluster.access.gate import Gate
 from cluster.errors import ProposalTimeoutError
 from cluster.features import CLUSTER_VERSIONS, FEATURES
 from cluster.kafka.configs import Configs
@@ -28,10 +29,13 @@ from cluster.kafka.messages import (
     OtherAlterableConfig,
     OtherAlterConfigsResource,
 )
+from cluster.kafka.needs import Rights
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.producers import Producers
+from cluster.kafka.sent import Sent
 from cluster.kafka.topics import Topics
 from cluster.kafka.versions import Head
+from cluster.security.caller import RULES_VERSION, Caller
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.requests import Deadline
@@ -146,3 +150,22 @@ async def test_a_default_keeps_to_the_clusters_limit() -> None:
         IncrementalAlterConfigsRequest([default], False),
     )
     assert answer.responses[0].error_code == Error.NONE and settings()[0] == 1_000_000
+
+
+async def test_a_lease_by_name_says_by_which_rules_its_caller_was_let_in() -> None:
+    """As LeaseProducer does: a right that is revoked meanwhile takes nobody's name over."""
+    node, versions = finalized(), []
+
+    async def propose(command: meta.MetadataCommand, timeout: float) -> meta.MetadataResult:
+        versions.append(RULES_VERSION.get())
+        result: meta.MetadataResult = await Node.propose_metadata(node, command, timeout)
+        return result
+
+    node.propose_metadata = propose  # type: ignore[method-assign]
+    service = ProducerService(node, now_ms=lambda: node.now_ms, new_nonce=node.new_nonce)
+    coordination: Any = SimpleNamespace(all_runs=None)
+    producers = Producers(service, OpenTransactions(node, coordination, node.new_nonce))
+    rights = Rights(Gate(None, None, None, rules_version=lambda: 7), Caller(), Sent(1))
+    request = InitProducerIdRequest(transactional_id="billing", transaction_timeout_ms=1000)
+    answer = await producers.init(rights, Head(INIT_PRODUCER_ID, 4, 1, "", True), request)
+    assert answer.error_code == Error.NONE and versions == [7]

@@ -9,10 +9,11 @@ import pytest
 
 from cluster.consensus.proposals import Abandoned, Applied, Outcome
 from cluster.errors import NotReadyError, ProposalTimeoutError
+from cluster.features import COMMANDS
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
-from cluster.node.metadata.proposer import REPEATABLE, MetadataProposer
+from cluster.node.metadata.proposer import OF_CALLERS, REPEATABLE, MetadataProposer
 from cluster.security.caller import RULES_VERSION
 from cluster.transport.calls import NotSentError, PeerCallError
 from cluster.v1 import metadata_pb2 as mpb
@@ -69,6 +70,18 @@ async def test_a_callers_command_says_by_which_rules_it_was_let_in():
     for command in (asked, of_the_node):
         assert not (await leader.proposer.propose(command, 1.0)).error
     assert leader.versions == [7, 0], "what a node does by itself waits for nobody's rights"
+
+
+# Proposed by nodes. Calls ask for some of them: each checks its caller by itself.
+OF_NODES = {
+    "register_node", "allocate_producer_ids", "create_lease_secret", "transaction",
+    "found_cluster_settings", "report_replicas", "repair_replica", "join_node",
+}  # fmt: skip
+
+
+def test_each_command_is_of_callers_or_of_nodes():
+    assert not OF_CALLERS & OF_NODES
+    assert set(COMMANDS) == OF_CALLERS | OF_NODES, "a caller's needs the version of its rules"
 
 
 async def test_a_field_of_a_newer_client_is_no_entry():
