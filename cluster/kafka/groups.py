@@ -36,6 +36,7 @@ from cluster.kafka.needs import Rights
 from cluster.kafka.versions import Head
 from cluster.services.groups.classic_groups import ClassicCalls
 from cluster.services.groups.member_streams import SESSION_TIMEOUT_MS, check_name
+from cluster.services.slices import in_slices
 from cluster.v1 import offsets_pb2 as internal
 from oncelog.errors import GroupHasMembersError
 
@@ -43,6 +44,7 @@ T = TypeVar("T")
 MAX_CLIENT_ID_CHARS = 255
 RETURNS_SINCE = 4  # JoinGroup's version with KIP-394
 MEMBERS_SINCE = 3  # LeaveGroup's version that names several
+LEFT_AT_ONCE = 10  # members between which others run: each is a look at all members
 # Coordinator's reason -> Kafka's error.
 REASONS: Mapping[str, Error] = {
     "": Error.NONE,
@@ -138,7 +140,7 @@ class ClassicMembers:
         if head.version < MEMBERS_SINCE:
             members = [MemberIdentity(request.member_id)]
         answer = LeaveGroupResponse()
-        for one in members:
+        async for one in in_slices(members, LEFT_AT_ONCE):
 
             async def left(one: MemberIdentity = one) -> str:
                 instance = one.group_instance_id or ""

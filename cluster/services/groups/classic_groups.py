@@ -101,7 +101,8 @@ class RunningClassicGroup:
 
     def leave(self, member: str, instance: str) -> str:
         refused = self.coordinator.leave(self._loop.time(), member, instance)
-        self.advance()
+        if not refused:  # a call may name any number of members, and a look is at all there are
+            self.advance()
         return refused
 
     # -- events -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from cluster.errors import NotLeaderError
 from cluster.features import FEATURES, KAFKA, Finalized
 from cluster.groups import classic_table
-from cluster.groups.classic import ClassicJoin, Joined
+from cluster.groups.classic import ClassicJoin, ClassicReady, Joined
 from cluster.services.groups import running_groups
 from cluster.services.groups.running_groups import _Term
 from cluster.v1 import offsets_pb2 as pb
@@ -52,6 +52,22 @@ async def test_a_rebalance_is_in_the_log_when_it_is_answered() -> None:
     await asyncio.sleep(0)
     assert running.closed
     assert table.classic("g") is None, "the group is empty, and dropped"
+
+
+async def test_a_leave_of_nobody_looks_at_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call with 100,000 unknown names held up the node for each of its group's members."""
+    running = _Term(led().parts[1], 1).begin_classic("g", 0.0)
+    await running.join(request("a"))
+    looks, advance = list[float](), running.coordinator.advance
+
+    def looked(now: float) -> ClassicReady:
+        looks.append(now)
+        return advance(now)
+
+    monkeypatch.setattr(running.coordinator, "advance", looked)
+    assert running.leave("b", "") == running.leave("", "i") == "UNKNOWN_MEMBER" and not looks
+    assert running.leave("a", "") == "" and len(looks) == 1
+    running.close(NotLeaderError("the test ends", 0))
 
 
 async def test_a_group_that_takes_all_memory_stops_no_other(
