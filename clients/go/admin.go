@@ -3,6 +3,7 @@ package oncelog
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -78,7 +79,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 	}
 	found := topics[0]
 	if partitions != 0 && int(partitions) != len(found.Partitions) ||
-		replicas != 0 && int(replicas) != found.replicas() {
+		replicas != 0 && int(replicas) != found.replicas() || !found.Config.fits(config) {
 		return TopicInfo{}, err
 	}
 	return found, nil
@@ -91,6 +92,18 @@ func waitLimit(ctx context.Context) time.Duration {
 		limit = min(limit, time.Until(deadline))
 	}
 	return limit
+}
+
+// fits reports whether a topic has the settings that a call gives; nodes may omit defaults.
+func (c TopicConfig) fits(asked TopicConfig) bool {
+	has, wants := reflect.ValueOf(c), reflect.ValueOf(asked)
+	for i := range wants.NumField() {
+		given, value := wants.Field(i), has.Field(i)
+		if !given.IsZero() && !value.IsZero() && !reflect.DeepEqual(given.Interface(), value.Interface()) {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *TopicInfo) replicas() (most int) {
@@ -171,6 +184,14 @@ func (c TopicConfig) message() *pb.TopicConfig {
 	case CleanupPolicyCompactDelete:
 		message.CleanupPolicy = pb.CleanupPolicy_CLEANUP_POLICY_COMPACT_DELETE.Enum()
 	}
+	switch c.Formats {
+	case TopicFormatsColumnar:
+		message.Formats = pb.TopicFormats_TOPIC_FORMATS_COLUMNAR.Enum()
+	case TopicFormatsKafka:
+		message.Formats = pb.TopicFormats_TOPIC_FORMATS_KAFKA.Enum()
+	case TopicFormatsBoth:
+		message.Formats = pb.TopicFormats_TOPIC_FORMATS_BOTH.Enum()
+	}
 	switch c.ExpectedOffsets {
 	case ExpectedOffsetsIgnored:
 		message.ExpectedOffsets = pb.ExpectedOffsets_EXPECTED_OFFSETS_IGNORED
@@ -184,7 +205,8 @@ func topicInfo(topic *pb.TopicInfo) TopicInfo {
 	info := TopicInfo{
 		Name: topic.GetName(), TopicID: topic.GetTopicId(), CreatedMs: topic.GetCreatedMs(),
 		Config: TopicConfig{
-			ExpectedOffsets: ExpectedOffsetsChecked, CleanupPolicy: CleanupPolicyDelete,
+			ExpectedOffsets: ExpectedOffsetsChecked, Formats: TopicFormatsColumnar,
+			CleanupPolicy: CleanupPolicyDelete,
 		},
 	}
 	if config := topic.GetConfig(); config != nil {
@@ -194,6 +216,12 @@ func topicInfo(topic *pb.TopicInfo) TopicInfo {
 		info.Config.MaxCompactionLagMs = config.MaxCompactionLagMs
 		info.Config.DeleteRetentionMs = config.DeleteRetentionMs
 		info.Config.MinCleanableDirtyRatio = config.MinCleanableDirtyRatio
+		switch config.GetFormats() {
+		case pb.TopicFormats_TOPIC_FORMATS_KAFKA:
+			info.Config.Formats = TopicFormatsKafka
+		case pb.TopicFormats_TOPIC_FORMATS_BOTH:
+			info.Config.Formats = TopicFormatsBoth
+		}
 		switch config.GetCleanupPolicy() {
 		case pb.CleanupPolicy_CLEANUP_POLICY_COMPACT:
 			info.Config.CleanupPolicy = CleanupPolicyCompact

@@ -82,10 +82,16 @@ type cursor struct {
 	buffered      int
 	highWatermark int64
 	paused        bool
-	err           error
+	err           error  // returned when the chunks are taken
+	refusedAt     int64  // a fetch ahead here was out of range; it is asked again without chunks
 	topicID       uint64 // of the topic that it reads; 0: not known yet
 	// The position was reached by reading, so the records before it did exist.
 	byReading bool
+}
+
+// hasRoom reports whether to fetch more for the partition.
+func (c *cursor) hasRoom(limit int) bool {
+	return c.buffered < limit && (len(c.chunks) == 0 || c.fetchOffset != c.refusedAt)
 }
 
 // wanted is a partition's next position to fetch.
@@ -101,15 +107,15 @@ type added int
 
 const (
 	addedOK      added = iota
-	addedStale         // the user has gone elsewhere
+	addedStale         // the user has gone elsewhere, or takes the records before an error first
 	addedRefused       // the answer carries an error; nothing was added
 	addedAnew          // it is of another topic of the same name; nothing was added
 	addedBehind        // the node has not heard of that yet; nothing was added
 )
 
 // fetchBuffer holds fetched records that are not yet taken. The fetcher fills it, the user empties
-// it. Batches of a partition follow each other without a hole, and an answer to a question from
-// before a seek is thrown away.
+// it. Batches of a partition follow each other without a hole, an answer to a question from before
+// a seek is thrown away, and records come before an error or a reset behind them.
 type fetchBuffer struct {
 	partitionBytes int
 	onRoom         func()
@@ -118,6 +124,7 @@ type fetchBuffer struct {
 	mu      sync.Mutex
 	cursors map[TopicPartition]*cursor
 	turns   []TopicPartition // partitions with chunks, in turn
+	failed  []TopicPartition // those with an error, in turn; and some that had one
 	closed  bool
 	changed chan struct{} // closed and made anew with each change
 	// Of cursors and seeks: never given twice, so that no answer is taken for another's.
@@ -222,14 +229,24 @@ func (b *fetchBuffer) fail(tp TopicPartition, generation int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.cursors[tp]; c != nil && c.generation == generation {
-		c.err = err
-		b.notify()
+		b.failCursor(c, err)
 	}
 }
 
+func (b *fetchBuffer) failCursor(c *cursor, err error) {
+	c.err = err
+	b.failed = append(b.failed, c.tp)
+	b.notify()
+}
+
+// takeError returns the first error whose partition has no records before it.
 func (b *fetchBuffer) takeError() error {
-	for _, c := range b.cursors {
-		if c.err != nil {
+	b.failed = slices.DeleteFunc(b.failed, func(tp TopicPartition) bool {
+		c := b.cursors[tp]
+		return c == nil || c.err == nil
+	})
+	for _, tp := range b.failed {
+		if c := b.cursors[tp]; len(c.chunks) == 0 {
 			err := c.err
 			c.err = nil
 			b.onRoom()
@@ -240,7 +257,7 @@ func (b *fetchBuffer) takeError() error {
 }
 
 // peek returns the oldest chunk of the partition that is next; nil if there is none, and then the
-// signal to wait for. With mayFail false an error stays where it is.
+// signal to wait for. An error comes first; with mayFail false it stays where it is.
 func (b *fetchBuffer) peek(mayFail bool) (*chunk, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,16 +267,16 @@ func (b *fetchBuffer) peek(mayFail bool) (*chunk, <-chan struct{}, error) {
 	if len(b.interruptions) > 0 {
 		return nil, closedChannel, nil
 	}
+	if mayFail {
+		if err := b.takeError(); err != nil {
+			return nil, nil, err
+		}
+	}
 	if b.heldFrom.IsZero() || time.Now().Before(b.heldFrom) {
 		for _, tp := range b.turns {
 			if c := b.cursors[tp]; !c.paused {
 				return c.chunks[0], nil, nil
 			}
-		}
-	}
-	if mayFail {
-		if err := b.takeError(); err != nil {
-			return nil, nil, err
 		}
 	}
 	return nil, b.changed, nil
@@ -334,15 +351,15 @@ func (b *fetchBuffer) advance(taken *chunk) {
 		b.mu.Unlock()
 		return
 	}
+	hadRoom := c.hasRoom(b.partitionBytes)
 	c.chunks = c.chunks[1:]
 	c.position, c.byReading = taken.end, true
-	hadRoom := c.buffered < b.partitionBytes
 	c.buffered -= len(taken.payload)
 	b.turns = slices.DeleteFunc(b.turns, func(tp TopicPartition) bool { return tp == taken.tp })
 	if len(c.chunks) > 0 {
 		b.turns = append(b.turns, taken.tp)
 	}
-	room := !hadRoom && c.buffered < b.partitionBytes
+	room := !hadRoom && c.hasRoom(b.partitionBytes)
 	if room {
 		b.notify()
 	}
@@ -435,7 +452,7 @@ func (b *fetchBuffer) wanted() (all []wanted) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.cursors {
-		if c.position != unknownPosition && c.err == nil && !c.paused && c.buffered < b.partitionBytes {
+		if c.position != unknownPosition && c.err == nil && !c.paused && c.hasRoom(b.partitionBytes) {
 			all = append(all, wanted{c.tp, c.group, c.fetchOffset, c.generation, c.begin})
 		}
 	}
@@ -448,7 +465,7 @@ func (b *fetchBuffer) awaitRoom(ctx context.Context, w wanted) bool {
 		b.mu.Lock()
 		c := b.cursors[w.tp]
 		gone := b.closed || c == nil || c.generation != w.generation || c.paused || c.err != nil
-		room := !gone && c.buffered < b.partitionBytes
+		room := !gone && c.hasRoom(b.partitionBytes)
 		changed := b.changed
 		b.mu.Unlock()
 		if gone || room {
@@ -511,6 +528,9 @@ func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
 		return addedRefused
 	case c.topicID != 0 && id > c.topicID:
 		return addedAnew
+	case answer.GetError() == pb.PartitionError_PARTITION_ERROR_OFFSET_OUT_OF_RANGE && len(c.chunks) > 0:
+		c.refusedAt = w.offset
+		return addedStale
 	case answer.GetError() != pb.PartitionError_PARTITION_ERROR_NONE:
 		return addedRefused
 	}
@@ -525,8 +545,7 @@ func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
 		at := c.fetchOffset
 		// It may begin before the position: batches are sent whole, and may have been cut anew.
 		if base > at || end <= at {
-			c.err = corrupt(w.tp, at, "after offset %d came a batch with offsets %d to %d", at-1, base, end-1)
-			b.notify()
+			b.failCursor(c, corrupt(w.tp, at, "after offset %d came a batch with offsets %d to %d", at-1, base, end-1))
 			break
 		}
 		fresh := &chunk{

@@ -452,7 +452,7 @@ func (c *cluster) requireTopic(ctx context.Context, topic string, limit time.Dur
 			return nil
 		}
 		if err == nil && time.Since(start) >= min(limit, unknownTopicGrace) {
-			e := fail(ErrUnknownTopicOrPartition, "topic %q does not exist", topic)
+			e := fail(ErrUnknownTopicOrPartition, "topic %q does not exist: oncelog topic create %s", topic, topic)
 			e.Topic, e.Partition = topic, -1
 			return e
 		}

@@ -153,6 +153,18 @@ const (
 	ExpectedOffsetsRequired ExpectedOffsets = "required"
 )
 
+// TopicFormats are the formats of the batches that a topic takes.
+type TopicFormats string
+
+const (
+	// TopicFormatsColumnar takes batches of this protocol.
+	TopicFormatsColumnar TopicFormats = "columnar"
+	// TopicFormatsKafka takes batches of Kafka's protocol.
+	TopicFormatsKafka TopicFormats = "kafka"
+	// TopicFormatsBoth takes either.
+	TopicFormatsBoth TopicFormats = "both"
+)
+
 // CleanupPolicy is the treatment of a topic's old records.
 type CleanupPolicy string
 
@@ -172,6 +184,9 @@ type TopicConfig struct {
 	RetentionBytes  *int64 // -1: no limit
 	MaxBatchBytes   *int32
 	ExpectedOffsets ExpectedOffsets
+
+	// Formats of an existing topic can only change to both. Not columnar: needs the feature "kafka".
+	Formats TopicFormats
 
 	// CleanupPolicy and the settings below need the cluster's feature "compaction".
 	CleanupPolicy          CleanupPolicy

@@ -120,7 +120,8 @@ impl Admin {
         };
         let most = found.partitions.iter().map(|p| p.replicas.len()).max().unwrap_or(0);
         let as_asked = |asked: i32, found: usize| asked == 0 || asked as usize == found;
-        if as_asked(partitions, found.partitions.len()) && as_asked(replicas, most) {
+        let counts = as_asked(partitions, found.partitions.len()) && as_asked(replicas, most);
+        if counts && found.config.fits(&config) {
             return Ok(found);
         }
         Err(error)

@@ -1,6 +1,6 @@
 //! Fetched records that are not yet taken. The fetcher fills it, the user empties it. Batches of a
-//! partition follow each other without a hole, and an answer to a question from before a seek is
-//! thrown away.
+//! partition follow each other without a hole, an answer to a question from before a seek is thrown
+//! away, and records come before an error or a reset behind them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -103,7 +103,10 @@ struct Cursor {
     chunks: VecDeque<Arc<Chunk>>,
     buffered: usize,
     paused: bool,
+    /// Returned when the chunks are taken.
     error: Option<Error>,
+    /// A fetch ahead here was out of range; it is asked again without chunks.
+    refused_at: Option<i64>,
     /// The position was reached by reading, so the records before it did exist.
     by_reading: bool,
 }
@@ -113,6 +116,12 @@ impl Cursor {
     fn place(&self) -> Option<i64> {
         let first = self.chunks.front().map(|chunk| chunk.next.load(Ordering::Relaxed));
         first.or(self.position)
+    }
+
+    /// Whether to fetch more.
+    fn has_room(&self, limit: usize) -> bool {
+        let refused = !self.chunks.is_empty() && self.refused_at == Some(self.fetch_offset);
+        self.buffered < limit && !refused
     }
 }
 
@@ -129,7 +138,7 @@ pub(crate) struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     Taken,
-    /// The user has gone elsewhere.
+    /// The user has gone elsewhere, or takes the records before an error first.
     Stale,
     /// The answer carries an error; nothing was added.
     Refused,
@@ -144,6 +153,8 @@ struct State {
     cursors: HashMap<TopicPartition, Cursor>,
     /// Partitions with chunks, in turn.
     turns: VecDeque<TopicPartition>,
+    /// Those with an error, in turn; and some that had one.
+    failed: Vec<TopicPartition>,
     closed: bool,
     generations: u64,
     /// Work of polls before records are given out: the group's changes.
@@ -153,6 +164,18 @@ struct State {
     /// How many polls wait for records, and when the last one did.
     waiting: usize,
     came_back: Option<Instant>,
+}
+
+impl State {
+    /// The first error whose partition has no records before it.
+    fn take_error(&mut self) -> Option<Error> {
+        let Self { cursors, failed, .. } = self;
+        failed.retain(|tp| cursors.get(tp).is_some_and(|cursor| cursor.error.is_some()));
+        failed.iter().find_map(|tp| {
+            let cursor = cursors.get_mut(tp).filter(|cursor| cursor.chunks.is_empty())?;
+            cursor.error.take()
+        })
+    }
 }
 
 pub(crate) struct FetchBuffer {
@@ -258,8 +281,8 @@ impl FetchBuffer {
         self.notify();
     }
 
-    /// The oldest chunk of the partition that is next. With `may_fail` false an error stays
-    /// where it is.
+    /// The oldest chunk of the partition that is next. An error comes first; with `may_fail` false
+    /// it stays where it is.
     pub(crate) fn peek(&self, may_fail: bool) -> Result<Option<Arc<Chunk>>> {
         let mut state = self.state();
         if state.closed {
@@ -268,17 +291,14 @@ impl FetchBuffer {
         if !state.interruptions.is_empty() {
             return Ok(None);
         }
+        if may_fail && let Some(error) = state.take_error() {
+            self.wake.notify_one();
+            return Err(error);
+        }
         let held = state.held_from.is_some_and(|at| Instant::now() >= at);
         for tp in state.turns.iter().filter(|_| !held) {
             if let Some(cursor) = state.cursors.get(tp).filter(|cursor| !cursor.paused) {
                 return Ok(cursor.chunks.front().cloned());
-            }
-        }
-        if may_fail {
-            let error = state.cursors.values_mut().find_map(|cursor| cursor.error.take());
-            if let Some(error) = error {
-                self.wake.notify_one();
-                return Err(error);
             }
         }
         Ok(None)
@@ -295,16 +315,16 @@ impl FetchBuffer {
         if !cursor.chunks.front().is_some_and(|first| Arc::ptr_eq(first, taken)) {
             return;
         }
+        let had_room = cursor.has_room(self.partition_bytes);
         cursor.chunks.pop_front();
         cursor.position = Some(taken.end);
         cursor.by_reading = true;
-        let had_room = cursor.buffered < self.partition_bytes;
         cursor.buffered -= taken.payload.len();
         turns.retain(|tp| *tp != taken.tp);
         if !cursor.chunks.is_empty() {
             turns.push_back(taken.tp.clone());
         }
-        let room = !had_room && cursor.buffered < self.partition_bytes;
+        let room = !had_room && cursor.has_room(self.partition_bytes);
         drop(state);
         if room {
             self.notify();
@@ -419,10 +439,12 @@ impl FetchBuffer {
     /// Has the user's next call return this, once.
     pub(crate) fn fail(&self, wanted: &Wanted, error: Error) {
         let mut state = self.state();
-        if let Some(cursor) = state.cursors.get_mut(&wanted.tp)
+        let State { cursors, failed, .. } = &mut *state;
+        if let Some(cursor) = cursors.get_mut(&wanted.tp)
             && cursor.generation == wanted.generation
         {
             cursor.error = Some(error);
+            failed.push(wanted.tp.clone());
             drop(state);
             self.notify();
         }
@@ -450,7 +472,7 @@ impl FetchBuffer {
     pub(crate) fn wanted(&self) -> Vec<Wanted> {
         self.all(|cursor| {
             let readable = cursor.position.is_some() && cursor.error.is_none() && !cursor.paused;
-            readable && cursor.buffered < self.partition_bytes
+            readable && cursor.has_room(self.partition_bytes)
         })
     }
 
@@ -467,7 +489,7 @@ impl FetchBuffer {
                 });
                 match alive {
                     None => return false,
-                    Some(cursor) if cursor.buffered < self.partition_bytes => return true,
+                    Some(cursor) if cursor.has_room(self.partition_bytes) => return true,
                     Some(_) => {}
                 }
             }
@@ -504,7 +526,7 @@ impl FetchBuffer {
     /// Takes over one partition's answer.
     pub(crate) fn add(&self, wanted: &Wanted, answer: &pb::PartitionRecords) -> Added {
         let mut state = self.state();
-        let State { cursors, turns, .. } = &mut *state;
+        let State { cursors, turns, failed, .. } = &mut *state;
         let Some(cursor) =
             cursors.get_mut(&wanted.tp).filter(|cursor| cursor.generation == wanted.generation)
         else {
@@ -517,6 +539,11 @@ impl FetchBuffer {
         let gone = answer.error == i32::from(PartitionError::UnknownTopicOrPartition);
         if known != 0 && id > known && !gone {
             return Added::Anew;
+        }
+        let out_of_range = answer.error == i32::from(PartitionError::OffsetOutOfRange);
+        if out_of_range && !cursor.chunks.is_empty() {
+            cursor.refused_at = Some(wanted.offset);
+            return Added::Stale;
         }
         if answer.error != i32::from(PartitionError::None) {
             return Added::Refused;
@@ -538,6 +565,7 @@ impl FetchBuffer {
                     end - 1
                 );
                 cursor.error = Some(corrupt(&wanted.tp, at, message));
+                failed.push(wanted.tp.clone());
                 break;
             }
             cursor.buffered += stored.payload.len();

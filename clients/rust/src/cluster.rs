@@ -424,7 +424,8 @@ impl Cluster {
                 }
                 Ok(()) if self.knows(topic) => return Ok(()),
                 Ok(()) if start.elapsed() >= limit.min(UNKNOWN_TOPIC_GRACE) => {
-                    let message = format!("topic {topic:?} does not exist");
+                    let message =
+                        format!("topic {topic:?} does not exist: oncelog topic create {topic}");
                     let error = Error::new(ErrorKind::UnknownTopicOrPartition, message);
                     return Err(error.with(|d| {
                         d.topic = topic.into();

@@ -79,6 +79,17 @@ pub enum ExpectedOffsets {
     Required,
 }
 
+/// Formats of the batches that a topic takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicFormats {
+    /// Batches of this protocol.
+    Columnar,
+    /// Batches of Kafka's protocol.
+    Kafka,
+    /// Either.
+    Both,
+}
+
 /// Treatment of a topic's old records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanupPolicy {
@@ -102,6 +113,8 @@ pub struct TopicConfig {
     pub max_batch_bytes: Option<i32>,
     /// Treatment of expected offsets.
     pub expected_offsets: Option<ExpectedOffsets>,
+    /// Of an existing topic they can only change to both. Not columnar: needs the feature "kafka".
+    pub formats: Option<TopicFormats>,
     /// This and the settings below need the cluster's feature "compaction".
     pub cleanup_policy: Option<CleanupPolicy>,
     /// Records stay as they are for so long.
@@ -112,6 +125,25 @@ pub struct TopicConfig {
     pub delete_retention_ms: Option<i64>,
     /// Share of new bytes that makes one due.
     pub min_cleanable_dirty_ratio: Option<f64>,
+}
+
+impl TopicConfig {
+    /// Whether a topic has the settings that a call gives; nodes may omit defaults.
+    pub(crate) fn fits(&self, asked: &Self) -> bool {
+        fn is<T: PartialEq>(has: Option<T>, asked: Option<T>) -> bool {
+            has.is_none() || asked.is_none() || has == asked
+        }
+        is(self.retention_ms, asked.retention_ms)
+            && is(self.retention_bytes, asked.retention_bytes)
+            && is(self.max_batch_bytes, asked.max_batch_bytes)
+            && is(self.expected_offsets, asked.expected_offsets)
+            && is(self.formats, asked.formats)
+            && is(self.cleanup_policy, asked.cleanup_policy)
+            && is(self.min_compaction_lag_ms, asked.min_compaction_lag_ms)
+            && is(self.max_compaction_lag_ms, asked.max_compaction_lag_ms)
+            && is(self.delete_retention_ms, asked.delete_retention_ms)
+            && is(self.min_cleanable_dirty_ratio, asked.min_cleanable_dirty_ratio)
+    }
 }
 
 /// A topic with its partitions.
@@ -225,6 +257,11 @@ pub(crate) fn message(config: &TopicConfig) -> pb::TopicConfig {
         Some(ExpectedOffsets::Ignored) => pb::ExpectedOffsets::Ignored,
         Some(ExpectedOffsets::Required) => pb::ExpectedOffsets::Required,
     };
+    let formats = config.formats.map(|formats| match formats {
+        TopicFormats::Columnar => pb::TopicFormats::Columnar,
+        TopicFormats::Kafka => pb::TopicFormats::Kafka,
+        TopicFormats::Both => pb::TopicFormats::Both,
+    });
     let cleanup = config.cleanup_policy.map(|policy| match policy {
         CleanupPolicy::Delete => pb::CleanupPolicy::Delete,
         CleanupPolicy::Compact => pb::CleanupPolicy::Compact,
@@ -235,12 +272,12 @@ pub(crate) fn message(config: &TopicConfig) -> pb::TopicConfig {
         retention_bytes: config.retention_bytes,
         max_batch_bytes: config.max_batch_bytes,
         expected_offsets: expected.into(),
+        formats: formats.map(Into::into),
         cleanup_policy: cleanup.map(Into::into),
         min_compaction_lag_ms: config.min_compaction_lag_ms,
         max_compaction_lag_ms: config.max_compaction_lag_ms,
         delete_retention_ms: config.delete_retention_ms,
         min_cleanable_dirty_ratio: config.min_cleanable_dirty_ratio,
-        ..pb::TopicConfig::default()
     }
 }
 
@@ -250,6 +287,11 @@ pub(crate) fn topic_info(topic: pb::TopicInfo) -> TopicInfo {
         pb::ExpectedOffsets::Checked => ExpectedOffsets::Checked,
         pb::ExpectedOffsets::Ignored => ExpectedOffsets::Ignored,
         pb::ExpectedOffsets::Required => ExpectedOffsets::Required,
+    };
+    let formats = match config.formats() {
+        pb::TopicFormats::Columnar => TopicFormats::Columnar,
+        pb::TopicFormats::Kafka => TopicFormats::Kafka,
+        pb::TopicFormats::Both => TopicFormats::Both,
     };
     let cleanup = match config.cleanup_policy() {
         pb::CleanupPolicy::Delete => CleanupPolicy::Delete,
@@ -276,6 +318,7 @@ pub(crate) fn topic_info(topic: pb::TopicInfo) -> TopicInfo {
             retention_bytes: config.retention_bytes,
             max_batch_bytes: config.max_batch_bytes,
             expected_offsets: Some(expected),
+            formats: Some(formats),
             cleanup_policy: Some(cleanup),
             min_compaction_lag_ms: config.min_compaction_lag_ms,
             max_compaction_lag_ms: config.max_compaction_lag_ms,

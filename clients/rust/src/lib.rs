@@ -94,7 +94,7 @@ pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
 pub use info::{
     CleanupPolicy, ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerEpoch,
-    ProducerName, ProducerState, RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
+    ProducerName, ProducerState, RecentBatch, TopicConfig, TopicFormats, TopicInfo, UpgradeInfo,
 };
 pub use lag::{GroupLag, PartitionLag};
 pub use producer::{Producer, Stats};
