@@ -200,9 +200,18 @@ func (b *fetchBuffer) seekTo(tp TopicPartition, place OffsetReset) {
 	b.goTo(tp, unknownPosition, place)
 }
 
+// reset goes there after a refusal of this position; a seek in the meantime wins.
+func (b *fetchBuffer) reset(w wanted, place OffsetReset) {
+	b.goToIf(func(c *cursor) bool { return c.generation == w.generation }, w.tp, unknownPosition, place)
+}
+
 func (b *fetchBuffer) goTo(tp TopicPartition, offset int64, begin OffsetReset) {
+	b.goToIf(func(*cursor) bool { return true }, tp, offset, begin)
+}
+
+func (b *fetchBuffer) goToIf(holds func(*cursor) bool, tp TopicPartition, offset int64, begin OffsetReset) {
 	b.mu.Lock()
-	if c := b.cursors[tp]; c != nil {
+	if c := b.cursors[tp]; c != nil && holds(c) {
 		b.generations++
 		c.generation = b.generations
 		c.position, c.fetchOffset, c.begin = offset, max(offset, 0), begin

@@ -400,7 +400,7 @@ func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address str
 		}
 	} else if f.config.AutoOffsetReset != NoReset {
 		// The group's own offset would lead there again.
-		f.buffer.seekTo(w.tp, f.config.AutoOffsetReset)
+		f.buffer.reset(w, f.config.AutoOffsetReset)
 		return
 	}
 	e := fail(ErrOffsetOutOfRange, "%s: offset %d is out of range, the log has %d to %d",

@@ -187,3 +187,18 @@ func TestLeaders(t *testing.T) {
 		t.Errorf("%d partitions", partitions)
 	}
 }
+
+func TestASeekWinsAgainstAReset(t *testing.T) {
+	tp := TopicPartition{"t", 0}
+	buffer := newFetchBuffer(1000, func(string) uint64 { return 1 }, func() {})
+	buffer.assign([]TopicPartition{tp})
+	buffer.seek(tp, 5)
+	refused := buffer.wanted()[0]
+	buffer.seek(tp, 7)
+	if buffer.reset(refused, Earliest); buffer.place(tp) != 7 {
+		t.Error(buffer.place(tp))
+	}
+	if buffer.reset(buffer.wanted()[0], Earliest); buffer.place(tp) != unknownPosition {
+		t.Error(buffer.place(tp))
+	}
+}

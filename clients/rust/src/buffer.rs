@@ -262,9 +262,29 @@ impl FetchBuffer {
         self.go_to(tp, None, Some(place));
     }
 
+    /// The same after a refusal of this position; a seek in the meantime wins.
+    pub(crate) fn reset(&self, wanted: &Wanted, place: OffsetReset) {
+        self.go_to_if(
+            |cursor| cursor.generation == wanted.generation,
+            &wanted.tp,
+            None,
+            Some(place),
+        );
+    }
+
     fn go_to(&self, tp: &TopicPartition, offset: Option<i64>, begin: Option<OffsetReset>) {
+        self.go_to_if(|_| true, tp, offset, begin);
+    }
+
+    fn go_to_if(
+        &self,
+        holds: impl Fn(&Cursor) -> bool,
+        tp: &TopicPartition,
+        offset: Option<i64>,
+        begin: Option<OffsetReset>,
+    ) {
         let mut state = self.state();
-        if let Some(cursor) = state.cursors.get_mut(tp) {
+        if let Some(cursor) = state.cursors.get_mut(tp).filter(|cursor| holds(cursor)) {
             *cursor = Cursor {
                 group: cursor.group,
                 generation: cursor.generation + 1,
@@ -653,6 +673,17 @@ mod tests {
         let Err(error) = buffer.peek(true) else { panic!("the hole is skipped") };
         assert_eq!((error.kind(), error.details().offset), (ErrorKind::CorruptLog, 6));
         assert_eq!(buffer.position(&tp).unwrap(), Some(6));
+    }
+
+    #[tokio::test]
+    async fn a_seek_wins_against_a_reset() {
+        let (buffer, tp) = assigned();
+        let refused = buffer.wanted().pop().unwrap();
+        buffer.seek(&tp, 7);
+        buffer.reset(&refused, OffsetReset::Earliest);
+        assert_eq!(buffer.place(&tp), Some(7));
+        buffer.reset(&buffer.wanted()[0], OffsetReset::Earliest);
+        assert_eq!(buffer.place(&tp), None);
     }
 
     #[tokio::test]

@@ -438,7 +438,7 @@ impl Fetcher {
             }
         } else if self.config.auto_offset_reset != OffsetReset::None {
             // The group's own offset would lead there again.
-            return self.buffer.seek_to(tp, self.config.auto_offset_reset);
+            return self.buffer.reset(wanted, self.config.auto_offset_reset);
         }
         let message = format!(
             "{tp}: offset {} is out of range, the log has {} to {}",
