@@ -42,6 +42,7 @@ from oncelog import (
 
 # Every change stays for so long: longer than any writer waits for an answer (delivery_timeout_ms).
 KEPT_MS = 3_600_000
+NEVER = 2**62  # an offset that no record gets
 Change = Callable[[bytes | None], bytes | None]
 
 
@@ -60,8 +61,7 @@ class Shard:
 
         Returns whether the change with the id `look_for` was among them.
         """
-        found = False
-        end = self._consumer.end_offsets([self._place])[self._place]
+        found, end = False, self._end()
         self._consumer.assign([self._place])
         self._consumer.seek(self._place, self.next_offset)
         while self.next_offset < end:
@@ -72,6 +72,22 @@ class Shard:
             # Behind the last record, too, if compaction has removed those that followed.
             self.next_offset = self._consumer.position(self._place)
         return found
+
+    def _end(self) -> int:
+        """Return the next offset, from a leader that is sure to lead.
+
+        `Consumer.end_offsets` costs the leader nothing, and a leader that was replaced a moment ago
+        and does not know it yet may answer. A condition that cannot hold is turned away only after
+        a majority has confirmed the leader.
+        """
+        place = self._place
+        future = self._producer.send(
+            place.topic, None, b"", partition=place.partition, expected_offset=NEVER
+        )
+        error = future.exception()
+        if not isinstance(error, OffsetMismatchError):
+            raise error or AssertionError("no log is so long")
+        return error.next_offset
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         if value is None:
@@ -138,10 +154,7 @@ class Store:
         return shard
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the present value, with all changes acknowledged before this call.
-
-        A leader that was replaced a moment ago, and does not know it yet, may lack the newest.
-        """
+        """Return the present value, with all changes acknowledged before this call."""
         shard = self._shard(key)
         shard.catch_up()
         return shard.table.get(key)

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from examples.kv_store import Shard
+from examples.kv_store import NEVER, Shard
 from oncelog import DeliveryTimeoutError, OffsetMismatchError, TopicPartition
 
 PLACE = TopicPartition("kv", 0)
@@ -24,6 +24,9 @@ class Log:
         self, topic: str, value: bytes, key: bytes, *, expected_offset: int, **fields: Any
     ) -> Future[Any]:
         future = Future[Any]()
+        if expected_offset == NEVER:  # asks for the end
+            future.set_exception(self._mismatch())
+            return future
         record = SimpleNamespace(key=key, value=value, headers=fields["headers"].items())
         if self.is_slow:
             self.is_slow = False
@@ -33,14 +36,14 @@ class Log:
         self.records += self.held
         self.held.clear()
         if expected_offset != len(self.records):
-            future.set_exception(OffsetMismatchError("it is not the next"))
+            future.set_exception(self._mismatch())
         else:
             self.records.append(record)
             future.set_result(SimpleNamespace(offset=len(self.records) - 1))
         return future
 
-    def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return {PLACE: len(self.records)}
+    def _mismatch(self) -> OffsetMismatchError:
+        return OffsetMismatchError("it is not the next", next_offset=len(self.records))
 
     def assign(self, places: list[TopicPartition]) -> None:
         """Has one partition."""
