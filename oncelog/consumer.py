@@ -298,7 +298,7 @@ class Consumer:
             chunk = self._peek(left)
             if chunk is not None:
                 check_free(chunk)
-            if chunk is not None or left == 0.0 or not self._buffer.interruptions:
+            if chunk is not None or left == 0.0:
                 return chunk
 
     def _peek(self, timeout: float | None) -> Chunk | None:
@@ -309,7 +309,7 @@ class Consumer:
             if self._rebalance is None:
                 raise
             log.debug("the group will take it away: %s", error)
-            return None
+            return self._peek(0.0)  # it hides no records of other partitions
         if chunk is None:
             self._check_open()
         return chunk

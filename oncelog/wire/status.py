@@ -43,7 +43,7 @@ _PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
     grpc.StatusCode.DATA_LOSS: e.CorruptLogError,
 }
 
-# gRPC's text for a call that was not sent; it has nothing else for it.
+# Begins gRPC's text for a call that was not sent; it has nothing else for it.
 _NO_CONNECTION = "failed to connect"
 
 # The call may have been done before something broke on its way.
@@ -86,7 +86,7 @@ def from_status(
         cls = _PLAIN_CODES.get(code, e.InternalError)
         prefix = "" if code in _PLAIN_CODES else f"{code.name}: "
         error = cls(prefix + text)
-        error.unsent = _NO_CONNECTION in text
+        error.unsent = text.startswith(_NO_CONNECTION)
         if code in _BROKEN:
             error.outcome = "unknown"
         return error

@@ -332,7 +332,7 @@ class FetchBuffer:
         threads.wait(known_within, timeout, "ask for a position")
         with self._lock:
             cursor = self._cursors[tp]
-            if cursor.error is not None and not cursor.chunks:
+            if cursor.error is not None and cursor.position is None:
                 raise self._taken_error(cursor, cursor.error)
             return _position(cursor)
 

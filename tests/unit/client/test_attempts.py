@@ -85,6 +85,8 @@ def test_a_purpose_that_took_too_long_names_itself_first() -> None:
     assert attempts(late).error().outcome is None
     other = of_node(errors.BrokerUnavailableError("failed to connect to n2"))
     assert attempts(other).error().outcome == "unknown", "the node says this of another connection"
+    other = from_status(grpc.StatusCode.UNAVAILABLE, "a proxy failed to connect")
+    assert may_have_been_done(other), "there was a connection to the proxy"
     late = attempts(of_node(errors.StorageFullError("full")), timeout()).late("no metadata")
     assert isinstance(late, errors.StorageFullError)
     assert late.message == "no metadata: full; the last attempt: n1: Deadline Exceeded"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import Added, Chunk, FetchBuffer, Wanted
+from oncelog._engine.consume.one_reader import OneReader
 from oncelog._engine.consume.taking import take_records
+from oncelog.config import ConsumerConfig
+from oncelog.consumer import Consumer
 from oncelog.spark.source.reading import BatchPart
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2
@@ -259,6 +264,40 @@ def test_records_that_were_fetched_ahead_come_before_an_error() -> None:
     with pytest.raises(errors.UnknownTopicOrPartitionError):
         rig.buffer.peek(0)
     assert rig.read() == [(1, 0)]
+
+
+def test_an_error_that_a_group_deals_with_hides_no_records_and_ends_no_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(A, B)
+    consumer: Any = Consumer.__new__(Consumer)
+    consumer._buffer, consumer._one, consumer._closed = rig.buffer, OneReader(), False
+    consumer._rebalance = SimpleNamespace(is_due=False)
+    consumer.config = ConsumerConfig(bootstrap_servers=("h:1",))
+    gone = errors.UnknownTopicOrPartitionError("gone")
+    rig.buffer.fail(A, rig.wanted().generation, gone)
+    rig.add(stored(0, 1), tp=B)
+    assert consumer.getmany().keys() == {B}
+    rig.buffer.fail(A, rig.wanted().generation, gone)
+    peek, waits = rig.buffer.peek, list[float | None]()
+
+    def late(timeout: float | None) -> Chunk | None:
+        waits.append(timeout)
+        if waits == [None, 0.0, None]:
+            rig.add(stored(1, 1), tp=B)
+        return peek(timeout)
+
+    monkeypatch.setattr(rig.buffer, "peek", late)
+    assert next(iter(consumer)).offset == 1
+    consumer._closed = True
+
+
+def test_a_position_that_is_known_has_no_error() -> None:
+    rig = Rig()
+    rig.buffer.fail(A, rig.wanted().generation, errors.OffsetOutOfRangeError("deleted"))
+    assert rig.buffer.wait_position(A, 0) == 0
+    with pytest.raises(errors.OffsetOutOfRangeError):
+        rig.buffer.peek(0)
 
 
 def test_a_fetch_ahead_out_of_range_is_asked_again_when_the_records_before_it_are_taken() -> None:
