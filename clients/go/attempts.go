@@ -3,7 +3,6 @@ package oncelog
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // attempts are the failed attempts of a call that is repeated until its time is over. The last one is
@@ -70,8 +69,7 @@ func (a *attempts) withDoubt(e *Error) *Error {
 // mayHaveBeenDone reports whether a node may have executed a call that ended so.
 func (e *Error) mayHaveBeenDone() bool {
 	lost := e.Kind == ErrRequestTimeout || e.Kind == ErrUnavailable
-	unsent := !e.told && strings.Contains(e.Message, "Error while dialing")
-	return lost && !unsent || e.Outcome == Unknown
+	return lost && !e.unsent || e.Outcome == Unknown
 }
 
 // tells reports whether a node has said this: its refusal, or its view of the cluster.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func failedWith(errs ...error) *attempts {
@@ -79,6 +82,17 @@ func TestALostConnectionTellsMoreThanATimeout(t *testing.T) {
 	err := asError(failedWith(majority, lost, timeout).late("no metadata"))
 	if err.Kind != ErrUnavailable || err.Message != "no metadata: no majority; the last attempt: n1: too late" {
 		t.Errorf("%v %q", err.Kind, err.Message)
+	}
+}
+
+func TestACallThatWasNotSentLeavesNoDoubt(t *testing.T) {
+	unsent := fromRPC(t.Context(), "n1:1", status.Error(codes.Unavailable, noConnection+`: refused"`))
+	if failedWith(unsent).inDoubt || failedWith(failedWith(unsent).late("no metadata")).inDoubt {
+		t.Error(unsent)
+	}
+	proxy := fromRPC(t.Context(), "n1:1", status.Error(codes.Unavailable, "a proxy: "+noConnection))
+	if !failedWith(proxy).inDoubt {
+		t.Error("a text that tells of another connection")
 	}
 }
 

@@ -124,7 +124,7 @@ type fetchBuffer struct {
 	mu      sync.Mutex
 	cursors map[TopicPartition]*cursor
 	turns   []TopicPartition // partitions with chunks, in turn
-	failed  []TopicPartition // those with an error, in turn; and some that had one
+	failed  []TopicPartition // those with an error, in turn; and some without one by now
 	closed  bool
 	changed chan struct{} // closed and made anew with each change
 	// Of cursors and seeks: never given twice, so that no answer is taken for another's.
@@ -192,26 +192,23 @@ func (b *fetchBuffer) assigned(tp TopicPartition) error {
 }
 
 // seek goes on at offset.
-func (b *fetchBuffer) seek(tp TopicPartition, offset int64) { b.goTo(tp, offset, "") }
+func (b *fetchBuffer) seek(tp TopicPartition, offset int64) { b.goTo(tp, 0, offset, "") }
 
 // seekTo goes where the log begins or ends or, with "", where the group and the settings say, when
 // the leader can be asked.
 func (b *fetchBuffer) seekTo(tp TopicPartition, place OffsetReset) {
-	b.goTo(tp, unknownPosition, place)
+	b.goTo(tp, 0, unknownPosition, place)
 }
 
-// reset goes there after a refusal of this position; a seek in the meantime wins.
+// reset goes there after an answer to w; a seek in the meantime wins.
 func (b *fetchBuffer) reset(w wanted, place OffsetReset) {
-	b.goToIf(func(c *cursor) bool { return c.generation == w.generation }, w.tp, unknownPosition, place)
+	b.goTo(w.tp, w.generation, unknownPosition, place)
 }
 
-func (b *fetchBuffer) goTo(tp TopicPartition, offset int64, begin OffsetReset) {
-	b.goToIf(func(*cursor) bool { return true }, tp, offset, begin)
-}
-
-func (b *fetchBuffer) goToIf(holds func(*cursor) bool, tp TopicPartition, offset int64, begin OffsetReset) {
+// goTo does nothing after a seek since that generation; 0: any.
+func (b *fetchBuffer) goTo(tp TopicPartition, since int, offset int64, begin OffsetReset) {
 	b.mu.Lock()
-	if c := b.cursors[tp]; c != nil && holds(c) {
+	if c := b.cursors[tp]; c != nil && (since == 0 || c.generation == since) {
 		b.generations++
 		c.generation = b.generations
 		c.position, c.fetchOffset, c.begin = offset, max(offset, 0), begin
@@ -254,8 +251,9 @@ func (b *fetchBuffer) takeError() error {
 		c := b.cursors[tp]
 		return c == nil || c.err == nil
 	})
-	for _, tp := range b.failed {
+	for i, tp := range b.failed {
 		if c := b.cursors[tp]; len(c.chunks) == 0 {
+			b.failed = slices.Delete(b.failed, i, i+1)
 			err := c.err
 			c.err = nil
 			b.onRoom()
@@ -490,14 +488,14 @@ func (b *fetchBuffer) awaitRoom(ctx context.Context, w wanted) bool {
 
 // recreated returns the partitions of topics that were created anew under the same name, with the
 // new id.
-func (b *fetchBuffer) recreated() map[TopicPartition]uint64 {
+func (b *fetchBuffer) recreated() map[wanted]uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := map[TopicPartition]uint64{}
+	found := map[wanted]uint64{}
 	for tp, c := range b.cursors {
 		id := b.topicID(tp.Topic)
 		if c.topicID != 0 && c.topicID < id {
-			found[tp] = id
+			found[wanted{tp, c.group, c.fetchOffset, c.generation, c.begin}] = id
 		}
 		c.topicID = max(c.topicID, id)
 	}
@@ -505,13 +503,13 @@ func (b *fetchBuffer) recreated() map[TopicPartition]uint64 {
 }
 
 // beginAnew: the topic has this id by now. Positions in the former one do not apply.
-func (b *fetchBuffer) beginAnew(tp TopicPartition, id uint64) {
+func (b *fetchBuffer) beginAnew(w wanted, id uint64) {
 	b.mu.Lock()
-	if c := b.cursors[tp]; c != nil {
+	if c := b.cursors[w.tp]; c != nil {
 		c.topicID = max(c.topicID, id)
 	}
 	b.mu.Unlock()
-	b.seekTo(tp, "")
+	b.reset(w, "")
 }
 
 // read reports whether the partition's position was reached by reading.

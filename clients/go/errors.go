@@ -214,8 +214,9 @@ type Error struct {
 	RetryAfter time.Duration
 	Count      int64
 
-	cause error
-	told  bool // by a node
+	cause  error
+	told   bool // by a node
+	unsent bool // the call was not sent: there was no connection
 }
 
 // Need is the permission that a call requires: an operation of a principal, on a resource of a

@@ -210,19 +210,19 @@ func (f *fetcher) fail(topics []string, err error) {
 
 // checkTopics looks whether a topic was deleted and created again: its offsets mean nothing there.
 func (f *fetcher) checkTopics() {
-	for tp, id := range f.buffer.recreated() {
-		f.growth.dropGone(tp.Topic)
-		if _, there := f.cluster.leaders.leader(tp); there {
-			f.beginAnew(tp, id)
+	for w, id := range f.buffer.recreated() {
+		f.growth.dropGone(w.tp.Topic)
+		if _, there := f.cluster.leaders.leader(w.tp); there {
+			f.beginAnew(w, id)
 		} // else callers are told that there is none
 	}
 }
 
 // beginAnew goes on where the group stands in the new topic, or else at its start.
-func (f *fetcher) beginAnew(tp TopicPartition, id uint64) {
-	delete(f.aheadSince, tp)
-	f.growth.anew(tp)
-	f.buffer.beginAnew(tp, id)
+func (f *fetcher) beginAnew(w wanted, id uint64) {
+	delete(f.aheadSince, w.tp)
+	f.growth.anew(w.tp)
+	f.buffer.beginAnew(w, id)
 }
 
 // --- asking --------------------------------------------------------------------------
@@ -322,7 +322,7 @@ func (f *fetcher) took(address string, w wanted, records *pb.PartitionRecords) {
 	case addedRefused:
 		f.refused(w, records, address)
 	case addedAnew:
-		f.beginAnew(w.tp, records.GetTopicId())
+		f.beginAnew(w, records.GetTopicId())
 		f.refresh([]string{w.tp.Topic})
 	case addedBehind:
 		f.routes.failed(w.tp, address)

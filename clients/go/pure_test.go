@@ -198,7 +198,26 @@ func TestASeekWinsAgainstAReset(t *testing.T) {
 	if buffer.reset(refused, Earliest); buffer.place(tp) != 7 {
 		t.Error(buffer.place(tp))
 	}
+	if buffer.beginAnew(refused, 2); buffer.place(tp) != 7 {
+		t.Error(buffer.place(tp))
+	}
 	if buffer.reset(buffer.wanted()[0], Earliest); buffer.place(tp) != unknownPosition {
 		t.Error(buffer.place(tp))
+	}
+}
+
+func TestPartitionsFailInTurn(t *testing.T) {
+	tps := []TopicPartition{{"t", 0}, {"t", 1}}
+	buffer := newFetchBuffer(1000, func(string) uint64 { return 1 }, func() {})
+	buffer.assign(tps)
+	for _, w := range buffer.withoutPosition() {
+		buffer.fail(w.tp, w.generation, noPartition(w.tp))
+	}
+	_, _, first := buffer.peek(true)
+	for _, w := range buffer.withoutPosition() {
+		buffer.fail(w.tp, w.generation, first)
+	}
+	if _, _, second := buffer.peek(true); second == nil || second.Error() == first.Error() {
+		t.Error(second)
 	}
 }

@@ -28,6 +28,9 @@ var plainCodes = map[codes.Code]*Kind{
 	codes.DataLoss:          ErrCorruptLog,
 }
 
+// noConnection begins gRPC's text for a call that was not sent; it has nothing else for it.
+const noConnection = `connection error: desc = "transport: Error while dialing`
+
 // fromRPC returns the error that a failed gRPC call to address stands for. A caller's context
 // that ended is its own error.
 func fromRPC(ctx context.Context, address string, err error) error {
@@ -49,7 +52,9 @@ func fromRPC(ctx context.Context, address string, err error) error {
 	if k == nil {
 		return fail(ErrInternal, "%s: %s: %s", address, st.Code(), st.Message())
 	}
-	return fail(k, "%s: %s", address, st.Message())
+	e := fail(k, "%s: %s", address, st.Message())
+	e.unsent = strings.HasPrefix(st.Message(), noConnection)
+	return e
 }
 
 func fromInfo(info *errdetails.ErrorInfo, message string) *Error {

@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use crate::connection::NO_CONNECTION;
 use crate::errors::{Error, ErrorKind, Outcome};
 
 #[derive(Debug, Default)]
@@ -49,7 +48,8 @@ impl Attempts {
         if tells(telling) {
             return error.with_message(message);
         }
-        Error::new(ErrorKind::RequestTimeout, message).in_doubt(self.in_doubt)
+        let late = Error::new(ErrorKind::RequestTimeout, message).in_doubt(self.in_doubt);
+        if telling.is_unsent() { late.unsent() } else { late }
     }
 
     /// An answer that ends the call, with the doubt of an attempt that had none: that one may have
@@ -80,8 +80,7 @@ impl Attempts {
 /// Whether a node may have executed a call that ended so.
 pub(crate) fn may_have_been_done(error: &Error) -> bool {
     let lost = matches!(error.kind(), ErrorKind::RequestTimeout | ErrorKind::Unavailable);
-    let unsent = !error.is_told() && error.message().contains(NO_CONNECTION);
-    lost && !unsent || error.outcome() == Some(Outcome::Unknown)
+    lost && !error.is_unsent() || error.outcome() == Some(Outcome::Unknown)
 }
 
 /// Whether a node has said this: its refusal, or its view of the cluster.
@@ -131,7 +130,11 @@ impl fmt::Display for Obstacles {
 
 #[cfg(test)]
 mod tests {
+    use tonic::Status;
+
     use super::*;
+    use crate::connection::NO_CONNECTION;
+    use crate::status::from_status;
 
     fn failed(errors: &[&Error]) -> Attempts {
         let mut attempts = Attempts::default();
@@ -193,6 +196,16 @@ mod tests {
         let text = "no metadata: no majority; the last attempt: n1: too late";
         assert_eq!(late.message(), text);
         assert_eq!(Attempts::default().late("no").kind(), ErrorKind::RequestTimeout);
+    }
+
+    #[test]
+    fn a_call_that_was_not_sent_leaves_no_doubt() {
+        let refused =
+            from_status("n1:1", &Status::unavailable(format!("{NO_CONNECTION}: refused")));
+        assert!(!may_have_been_done(&refused));
+        assert!(!may_have_been_done(&failed(&[&refused]).late("no metadata")));
+        let proxy = from_status("n1:1", &Status::unavailable(format!("a proxy {NO_CONNECTION}")));
+        assert!(may_have_been_done(&proxy), "a text that tells of another connection");
     }
 
     #[test]

@@ -118,6 +118,16 @@ impl Cursor {
         first.or(self.position)
     }
 
+    fn wanted(&self, tp: &TopicPartition) -> Wanted {
+        Wanted {
+            tp: tp.clone(),
+            group: self.group,
+            offset: self.fetch_offset,
+            generation: self.generation,
+            begin: self.begin,
+        }
+    }
+
     /// Whether to fetch more.
     fn has_room(&self, limit: usize) -> bool {
         let refused = !self.chunks.is_empty() && self.refused_at == Some(self.fetch_offset);
@@ -153,7 +163,7 @@ struct State {
     cursors: HashMap<TopicPartition, Cursor>,
     /// Partitions with chunks, in turn.
     turns: VecDeque<TopicPartition>,
-    /// Those with an error, in turn; and some that had one.
+    /// Those with an error, in turn; and some without one by now.
     failed: Vec<TopicPartition>,
     closed: bool,
     generations: u64,
@@ -171,10 +181,8 @@ impl State {
     fn take_error(&mut self) -> Option<Error> {
         let Self { cursors, failed, .. } = self;
         failed.retain(|tp| cursors.get(tp).is_some_and(|cursor| cursor.error.is_some()));
-        failed.iter().find_map(|tp| {
-            let cursor = cursors.get_mut(tp).filter(|cursor| cursor.chunks.is_empty())?;
-            cursor.error.take()
-        })
+        let at = failed.iter().position(|tp| cursors[tp].chunks.is_empty())?;
+        cursors.get_mut(&failed.remove(at))?.error.take()
     }
 }
 
@@ -254,37 +262,31 @@ impl FetchBuffer {
 
     /// Goes on at an offset.
     pub(crate) fn seek(&self, tp: &TopicPartition, offset: i64) {
-        self.go_to(tp, Some(offset), None);
+        self.go_to(tp, None, Some(offset), None);
     }
 
     /// Goes where the log begins or ends, when its leader can be asked.
     pub(crate) fn seek_to(&self, tp: &TopicPartition, place: OffsetReset) {
-        self.go_to(tp, None, Some(place));
+        self.go_to(tp, None, None, Some(place));
     }
 
     /// The same after a refusal of this position; a seek in the meantime wins.
     pub(crate) fn reset(&self, wanted: &Wanted, place: OffsetReset) {
-        self.go_to_if(
-            |cursor| cursor.generation == wanted.generation,
-            &wanted.tp,
-            None,
-            Some(place),
-        );
+        self.go_to(&wanted.tp, Some(wanted.generation), None, Some(place));
     }
 
-    fn go_to(&self, tp: &TopicPartition, offset: Option<i64>, begin: Option<OffsetReset>) {
-        self.go_to_if(|_| true, tp, offset, begin);
-    }
-
-    fn go_to_if(
+    /// Does nothing after a seek since that generation; `None`: any.
+    fn go_to(
         &self,
-        holds: impl Fn(&Cursor) -> bool,
         tp: &TopicPartition,
+        since: Option<u64>,
         offset: Option<i64>,
         begin: Option<OffsetReset>,
     ) {
         let mut state = self.state();
-        if let Some(cursor) = state.cursors.get_mut(tp).filter(|cursor| holds(cursor)) {
+        if let Some(cursor) = state.cursors.get_mut(tp)
+            && since.is_none_or(|since| cursor.generation == since)
+        {
             *cursor = Cursor {
                 group: cursor.group,
                 generation: cursor.generation + 1,
@@ -473,14 +475,7 @@ impl FetchBuffer {
     fn all(&self, chosen: impl Fn(&Cursor) -> bool) -> Vec<Wanted> {
         let state = self.state();
         let some = state.cursors.iter().filter(|(_, cursor)| chosen(cursor));
-        some.map(|(tp, cursor)| Wanted {
-            tp: tp.clone(),
-            group: cursor.group,
-            offset: cursor.fetch_offset,
-            generation: cursor.generation,
-            begin: cursor.begin,
-        })
-        .collect()
+        some.map(|(tp, cursor)| cursor.wanted(tp)).collect()
     }
 
     /// The partitions without a known start.
@@ -518,12 +513,12 @@ impl FetchBuffer {
     }
 
     /// The partitions of topics that were created anew under the same name, with the new id.
-    pub(crate) fn recreated(&self) -> Vec<(TopicPartition, u64)> {
+    pub(crate) fn recreated(&self) -> Vec<(Wanted, u64)> {
         let mut recreated = vec![];
         for (tp, cursor) in &mut self.state().cursors {
             let id = self.topic_id(tp);
             if cursor.topic_id != 0 && cursor.topic_id < id {
-                recreated.push((tp.clone(), id));
+                recreated.push((cursor.wanted(tp), id));
             }
             cursor.topic_id = id.max(cursor.topic_id);
         }
@@ -531,11 +526,11 @@ impl FetchBuffer {
     }
 
     /// The topic has this id by now. Positions in the former one do not apply.
-    pub(crate) fn begin_anew(&self, tp: &TopicPartition, id: u64) {
-        if let Some(cursor) = self.state().cursors.get_mut(tp) {
+    pub(crate) fn begin_anew(&self, wanted: &Wanted, id: u64) {
+        if let Some(cursor) = self.state().cursors.get_mut(&wanted.tp) {
             cursor.topic_id = id.max(cursor.topic_id);
         }
-        self.go_to(tp, None, None);
+        self.go_to(&wanted.tp, Some(wanted.generation), None, None);
     }
 
     /// Whether the partition's position was reached by reading.
@@ -681,9 +676,23 @@ mod tests {
         let refused = buffer.wanted().pop().unwrap();
         buffer.seek(&tp, 7);
         buffer.reset(&refused, OffsetReset::Earliest);
+        buffer.begin_anew(&refused, 2);
         assert_eq!(buffer.place(&tp), Some(7));
         buffer.reset(&buffer.wanted()[0], OffsetReset::Earliest);
         assert_eq!(buffer.place(&tp), None);
+    }
+
+    #[tokio::test]
+    async fn partitions_fail_in_turn() {
+        let buffer = empty();
+        buffer.assign(&[TopicPartition::new("t", 0), TopicPartition::new("t", 1)]);
+        let fail = || {
+            for wanted in buffer.without_position() {
+                buffer.fail(&wanted, corrupt(&wanted.tp, 0, String::new()));
+            }
+            buffer.peek(true).err().unwrap().details().partition
+        };
+        assert_ne!(fail(), fail());
     }
 
     #[tokio::test]

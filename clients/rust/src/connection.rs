@@ -30,7 +30,7 @@ use crate::secure::{SecurityConfig, Token};
 
 /// A node that hangs must not hold up the answers of another.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Begins the text of an error of a call that was not sent.
+/// Begins the text of a status of a call that was not sent.
 pub(crate) const NO_CONNECTION: &str = "failed to connect";
 const MAX_MESSAGE: usize = 128 << 20;
 

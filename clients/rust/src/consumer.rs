@@ -268,8 +268,8 @@ impl Consumer {
             self.follow().await?;
             match self.take(limit) {
                 Ok(records) if records.is_empty() => {}
-                // The group will take it away.
-                Err(error) if self.will_be_taken_away(&error) => {}
+                // The group will take it away; it hides no records of other partitions.
+                Err(error) if self.will_be_taken_away(&error) => continue,
                 taken => return taken,
             }
             match self.inner.rebalance.get().and_then(|rebalance| rebalance.commit_at()) {

@@ -235,6 +235,8 @@ pub struct Error {
     details: Box<ErrorDetails>,
     /// By a node.
     told: bool,
+    /// The call was not sent: there was no connection.
+    unsent: bool,
 }
 
 impl Error {
@@ -245,7 +247,8 @@ impl Error {
             ErrorKind::CommitTimeout | ErrorKind::TransactionCommitted => Some(Outcome::Unknown),
             _ => kind.is(ErrorKind::Delivery).then_some(Outcome::NotStored),
         };
-        Self { kind, message: message.into(), outcome, details: Box::default(), told: false }
+        let (message, details) = (message.into(), Box::default());
+        Self { kind, message, outcome, details, told: false, unsent: false }
     }
 
     pub(crate) fn told(mut self) -> Self {
@@ -264,6 +267,16 @@ impl Error {
 
     pub(crate) fn is_told(&self) -> bool {
         self.told
+    }
+
+    /// Of a call that was not sent.
+    pub(crate) fn unsent(mut self) -> Self {
+        self.unsent = true;
+        self
+    }
+
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.unsent
     }
 
     /// A retriable error of a call of which an attempt had no answer.

@@ -338,7 +338,7 @@ impl Fetcher {
             Added::Stale => {}
             Added::Refused => self.refused(wanted, records, address),
             Added::Anew => {
-                self.begin_anew(&wanted.tp, records.topic_id);
+                self.begin_anew(wanted, records.topic_id);
                 self.refresh(vec![wanted.tp.topic.to_string()]);
             }
             Added::Behind => self.routes.failed(&wanted.tp, address),
@@ -401,20 +401,20 @@ impl Fetcher {
 
     /// Looks whether a topic was deleted and created again: its offsets mean nothing there.
     fn check_topics(&mut self) {
-        for (tp, id) in self.buffer.recreated() {
-            self.positions.growth.drop_gone(&tp.topic);
+        for (wanted, id) in self.buffer.recreated() {
+            self.positions.growth.drop_gone(&wanted.tp.topic);
             // Else callers are told that there is none.
-            if self.cluster.leaders.leader(&tp).is_some() {
-                self.begin_anew(&tp, id);
+            if self.cluster.leaders.leader(&wanted.tp).is_some() {
+                self.begin_anew(&wanted, id);
             }
         }
     }
 
     /// Goes on where the group stands in the new topic, or else at its start.
-    fn begin_anew(&mut self, tp: &TopicPartition, id: u64) {
-        self.ahead_since.remove(tp);
-        self.positions.growth.anew(tp);
-        self.buffer.begin_anew(tp, id);
+    fn begin_anew(&mut self, wanted: &Wanted, id: u64) {
+        self.ahead_since.remove(&wanted.tp);
+        self.positions.growth.anew(&wanted.tp);
+        self.buffer.begin_anew(wanted, id);
     }
 
     fn out_of_range(&mut self, wanted: &Wanted, records: &pb::PartitionRecords, address: &str) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use prost::Message;
 use tonic::{Code, Status};
 
+use crate::connection::NO_CONNECTION;
 use crate::errors::{Error, ErrorKind};
 use crate::pb::{self, Verdict};
 use crate::types::TopicPartition;
@@ -71,7 +72,8 @@ pub(crate) fn from_status(address: &str, status: &Status) -> Error {
         "" => status.code().description(),
         message => message,
     };
-    Error::new(plain_kind(status.code()), format!("{address}: {text}"))
+    let error = Error::new(plain_kind(status.code()), format!("{address}: {text}"));
+    if text.starts_with(NO_CONNECTION) { error.unsent() } else { error }
 }
 
 fn from_info(info: &ErrorInfo, message: &str) -> Error {
