@@ -159,7 +159,6 @@ class Cursor:
     high_watermark: int = -1
     log_start_offset: int = -1
     paused: bool = False
-    error: OncelogError | None = None  # raised when the chunks are taken
     # A fetch ahead at this offset was out of range; it is asked again when the chunks are taken.
     refused_at: int = -1
     topic_id: int = 0  # of the topic to which the position belongs; 0: not known yet
@@ -190,6 +189,8 @@ class FetchBuffer:
         self._condition = threads.SharedCondition(self._lock)
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
+        # Raised, in turn, when the partition's chunks are taken; it is not fetched until then.
+        self._errors: dict[TopicPartition, OncelogError] = {}
         self._closed = False
         self._generations = count(1)
         # Partition changes that the user's thread handles before it gets more records.
@@ -217,6 +218,7 @@ class FetchBuffer:
                 tp: old.get(tp) or Cursor(tp, generation=next(self._generations)) for tp in tps
             }
             self._turns = deque(tp for tp in self._turns if tp in self._cursors)
+            self._errors = {tp: e for tp, e in self._errors.items() if tp in self._cursors}
 
     def assignment(self) -> list[TopicPartition]:
         return list(self._cursors)
@@ -248,7 +250,7 @@ class FetchBuffer:
             cursor.fetch_offset = offset or 0
             cursor.chunks.clear()
             cursor.buffered = 0
-            cursor.error = None
+            self._errors.pop(tp, None)
             cursor.by_reading = False
             if tp in self._turns:
                 self._turns.remove(tp)
@@ -268,7 +270,7 @@ class FetchBuffer:
         with self._lock:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation:
-                cursor.error = error
+                self._errors[tp] = error
                 self._notify()
 
     def peek(self, timeout: float | None, *, errors_wait: bool = False) -> Chunk | None:
@@ -290,9 +292,8 @@ class FetchBuffer:
         with self._lock:
             if self.interruptions:
                 return None
-            for cursor in self._cursors.values():
-                if cursor.error is not None and not cursor.chunks and not errors_wait:
-                    raise self._taken_error(cursor, cursor.error)
+            if not errors_wait and (failed := self._failed()):
+                raise self._taken_error(failed)
             if time.monotonic() >= self._held_from:
                 return None
             for tp in self._turns:
@@ -313,7 +314,7 @@ class FetchBuffer:
         return (
             self._closed
             or bool(self.interruptions)
-            or any(one.error is not None and not one.chunks for one in self._cursors.values())
+            or self._failed() is not None
             or (
                 any(not self._cursors[tp].paused for tp in self._turns)
                 and time.monotonic() < self._held_from
@@ -322,8 +323,7 @@ class FetchBuffer:
 
     def wait_position(self, tp: TopicPartition, timeout: float) -> int | None:
         def known() -> bool:
-            cursor = self._cursors[tp]
-            return cursor.position is not None or cursor.error is not None
+            return self._cursors[tp].position is not None or tp in self._errors
 
         def known_within(seconds: float) -> bool:
             with self._lock:
@@ -332,14 +332,18 @@ class FetchBuffer:
         threads.wait(known_within, timeout, "ask for a position")
         with self._lock:
             cursor = self._cursors[tp]
-            if cursor.error is not None and cursor.position is None:
-                raise self._taken_error(cursor, cursor.error)
+            if tp in self._errors and cursor.position is None:
+                raise self._taken_error(tp)
             return _position(cursor)
 
-    def _taken_error(self, cursor: Cursor, error: OncelogError) -> OncelogError:
-        """Return the error; the partition is read on. The lock is held."""
-        cursor.error = None
-        self._on_room(cursor.tp)
+    def _failed(self) -> TopicPartition | None:
+        """Return the first partition with an error and no records before it."""
+        return next((tp for tp in self._errors if not self._cursors[tp].chunks), None)
+
+    def _taken_error(self, tp: TopicPartition) -> OncelogError:
+        """Return the partition's error; it is read on. The lock is held."""
+        error = self._errors.pop(tp)
+        self._on_room(tp)
         return error
 
     def position(self, tp: TopicPartition) -> int | None:
@@ -457,7 +461,7 @@ class FetchBuffer:
             return [
                 (c.tp, c.generation)
                 for c in self._cursors.values()
-                if c.position is None and c.error is None
+                if c.position is None and c.tp not in self._errors
             ]
 
     def wanted(self) -> list[Wanted]:
@@ -467,7 +471,7 @@ class FetchBuffer:
                 Wanted(c.tp, c.fetch_offset, c.generation)
                 for c in self._cursors.values()
                 if c.position is not None
-                and c.error is None
+                and c.tp not in self._errors
                 and not c.paused
                 and c.buffered < self._partition_bytes
                 and not (c.chunks and c.fetch_offset == c.refused_at)
@@ -479,7 +483,7 @@ class FetchBuffer:
             cursor = self._cursors.get(wanted.tp)
             if cursor is None or cursor.generation != wanted.generation:
                 return False
-            if cursor.paused or cursor.error is not None:
+            if cursor.paused or wanted.tp in self._errors:
                 return False
             return True if cursor.buffered < self._partition_bytes else None
 
@@ -524,7 +528,7 @@ class FetchBuffer:
         # It may begin before the position: batches are sent whole, and may have been cut anew.
         if chunk.base_offset <= at < chunk.end_offset:
             return True
-        cursor.error = CorruptLogError(
+        self._errors[cursor.tp] = CorruptLogError(
             f"{cursor.tp}: after offset {at - 1} came a batch with offsets "
             f"{chunk.base_offset} to {chunk.end_offset - 1}",
             topic=cursor.tp.topic,

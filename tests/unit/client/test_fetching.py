@@ -251,6 +251,17 @@ def test_an_error_is_raised_once_and_holds_up_fetching() -> None:
     assert rig.buffer.peek(0) is None
 
 
+def test_partitions_fail_in_turn() -> None:
+    rig = Rig(A, B)
+    problem = {tp: errors.UnknownTopicOrPartitionError(str(tp)) for tp in (A, B)}
+    for failing, raised in (((A, B), A), ((A,), B), ((B,), A)):
+        for tp in failing:
+            rig.buffer.fail(tp, rig.wanted(tp).generation, problem[tp])
+        with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
+            rig.buffer.peek(0)
+        assert caught.value is problem[raised]
+
+
 def test_records_that_were_fetched_ahead_come_before_an_error() -> None:
     rig = Rig(A, B)
     rig.add(stored(0, 2), stored(2, 1))
