@@ -94,8 +94,6 @@ interface Cursor {
   chunks: Chunk[];
   buffered: number;
   paused: boolean;
-  /** Thrown when the chunks are taken. */
-  error: OncelogError | undefined;
   /** A fetch ahead at this offset was out of range: asked again when the chunks are taken. */
   refusedAt: bigint;
   /** The position was reached by reading, so the records before it did exist. */
@@ -106,6 +104,8 @@ export class FetchBuffer {
   readonly changed = new Change();
   #cursors = new PartitionMap<Cursor>();
   #turns: TopicPartition[] = []; // with chunks, in turn
+  // Thrown, in turn, when the partition's chunks are taken; it is not fetched until then.
+  #errors = new PartitionMap<OncelogError>();
   #closed = false;
   // Of cursors and seeks: never given twice, so that no answer is taken for another's.
   #generations = 0;
@@ -142,7 +142,6 @@ export class FetchBuffer {
         chunks: [],
         buffered: 0,
         paused: false,
-        error: undefined,
         refusedAt: UNKNOWN_POSITION,
         byReading: false,
       };
@@ -150,6 +149,7 @@ export class FetchBuffer {
       this.#cursors.set(tp, cursor);
     }
     this.#turns = this.#turns.filter((tp) => this.#cursors.has(tp));
+    for (const tp of this.#errors.keys()) if (!this.#cursors.has(tp)) this.#errors.delete(tp);
     this.changed.notify();
   }
 
@@ -176,7 +176,7 @@ export class FetchBuffer {
       cursor.fetchOffset = offset < 0n ? 0n : offset;
       cursor.chunks = [];
       cursor.buffered = 0;
-      cursor.error = undefined;
+      this.#errors.delete(tp);
       cursor.refusedAt = UNKNOWN_POSITION;
       cursor.byReading = false;
       this.#dropTurn(tp);
@@ -219,7 +219,7 @@ export class FetchBuffer {
   fail(tp: TopicPartition, generation: number, error: OncelogError): void {
     const cursor = this.#cursors.get(tp);
     if (cursor?.generation === generation) {
-      cursor.error = error;
+      this.#errors.set(tp, error);
       this.changed.notify();
     }
   }
@@ -231,8 +231,8 @@ export class FetchBuffer {
   peek(mayFail: boolean): Chunk | undefined {
     if (this.#closed) throw new OncelogError("CLIENT_CLOSED", "the consumer is closed");
     if (this.interruptions.length > 0) return undefined;
-    for (const cursor of mayFail ? this.#cursors.values() : []) {
-      if (cursor.chunks.length === 0) this.#throwError(cursor);
+    for (const [tp] of mayFail ? this.#errors : []) {
+      if (this.#cursor(tp).chunks.length === 0) this.#throwError(tp);
     }
     for (const tp of now() < this.#heldFrom ? this.#turns : []) {
       const cursor = this.#cursors.get(tp);
@@ -289,15 +289,15 @@ export class FetchBuffer {
   /** The user's place. */
   position(tp: TopicPartition): bigint {
     const cursor = this.#cursor(tp);
-    if (cursor.position === UNKNOWN_POSITION) this.#throwError(cursor);
+    if (cursor.position === UNKNOWN_POSITION) this.#throwError(tp);
     return cursor.chunks[0]?.next ?? cursor.position;
   }
 
   /** Throws the partition's error, if there is one; it is read on. */
-  #throwError(cursor: Cursor): void {
-    const { error } = cursor;
+  #throwError(tp: TopicPartition): void {
+    const error = this.#errors.get(tp);
     if (error === undefined) return;
-    cursor.error = undefined;
+    this.#errors.delete(tp);
     this.onRoom();
     throw error;
   }
@@ -323,7 +323,7 @@ export class FetchBuffer {
   withoutPosition(): Wanted[] {
     return this.#cursors
       .values()
-      .filter((c) => c.position === UNKNOWN_POSITION && c.error === undefined)
+      .filter((c) => c.position === UNKNOWN_POSITION && !this.#errors.has(c.tp))
       .map((c) => ({ tp: c.tp, group: c.group, offset: 0n, generation: c.generation }));
   }
 
@@ -331,7 +331,7 @@ export class FetchBuffer {
   wanted(): Wanted[] {
     const all = this.#cursors.values().filter((c) => c.position !== UNKNOWN_POSITION);
     return all
-      .filter((c) => c.error === undefined && !c.paused && c.buffered < this.partitionBytes)
+      .filter((c) => !this.#errors.has(c.tp) && !c.paused && c.buffered < this.partitionBytes)
       .filter((c) => c.chunks.length === 0 || c.fetchOffset !== c.refusedAt)
       .map((c) => ({ tp: c.tp, group: c.group, offset: c.fetchOffset, generation: c.generation }));
   }
@@ -340,7 +340,7 @@ export class FetchBuffer {
   room(w: Wanted): boolean | undefined {
     const cursor = this.#cursors.get(w.tp);
     const wants = cursor?.generation === w.generation && !cursor.paused && !this.#closed;
-    if (!wants || cursor.error !== undefined) return undefined;
+    if (!wants || this.#errors.has(w.tp)) return undefined;
     return cursor.buffered < this.partitionBytes;
   }
 
@@ -372,7 +372,8 @@ export class FetchBuffer {
       // It may begin before the position: batches are sent whole, and may have been cut anew.
       if (chunk.base > at || chunk.end <= at) {
         const offsets = `offsets ${chunk.base} to ${chunk.end - 1n}`;
-        cursor.error = corrupt(w.tp, at, `after offset ${at - 1n} came a batch with ${offsets}`);
+        const text = `after offset ${at - 1n} came a batch with ${offsets}`;
+        this.#errors.set(w.tp, corrupt(w.tp, at, text));
         break;
       }
       cursor.chunks.push(chunk);

@@ -77,6 +77,17 @@ test("records come before an error behind them, and hide no error of another par
   assert.deepEqual(take(buffer), [1, 0n]);
 });
 
+test("partitions fail in turn", () => {
+  const { buffer } = rig(A, B);
+  const other = new OncelogError("UNKNOWN_TOPIC_OR_PARTITION", "gone, too");
+  buffer.fail(A, buffer.generation(A), GONE);
+  buffer.fail(B, buffer.generation(B), other);
+  assert.throws(() => buffer.peek(true), GONE);
+  buffer.fail(A, buffer.generation(A), GONE);
+  assert.throws(() => buffer.peek(true), other);
+  assert.throws(() => buffer.peek(true), GONE);
+});
+
 test("a seek while the end of the log is looked up wins", async () => {
   const config = consumerConfig({ bootstrapServers: "127.0.0.1:1" });
   const cluster = new Cluster(config);
