@@ -52,7 +52,6 @@ final class FetchBuffer {
     final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
     int buffered;
     boolean paused;
-    OncelogException error; // thrown when the chunks are taken
     // A fetch ahead at this offset was out of range: asked again when the chunks are taken.
     long refusedAt = UNKNOWN;
     long topicId; // of the topic that is read; 0: not known yet
@@ -71,6 +70,8 @@ final class FetchBuffer {
   private final ToLongFunction<String> topicId;
   private Map<TopicPartition, Cursor> cursors = new LinkedHashMap<>();
   private final Set<TopicPartition> turns = new LinkedHashSet<>(); // with chunks, in turn
+  // Thrown, in turn, when the partition's chunks are taken; it is not fetched until then.
+  private final Map<TopicPartition, OncelogException> errors = new LinkedHashMap<>();
   private boolean closed;
   private OncelogException failure; // a bug; null: none was met
   private int generations;
@@ -109,6 +110,7 @@ final class FetchBuffer {
       cursors.put(tp, cursor);
     }
     turns.retainAll(cursors.keySet());
+    errors.keySet().retainAll(cursors.keySet());
     notifyAll();
   }
 
@@ -147,7 +149,7 @@ final class FetchBuffer {
         cursor.fetchOffset = Math.max(offset, 0);
         cursor.chunks.clear();
         cursor.buffered = 0;
-        cursor.error = null;
+        errors.remove(tp);
         cursor.refusedAt = UNKNOWN;
         cursor.byReading = false;
         turns.remove(tp);
@@ -193,7 +195,7 @@ final class FetchBuffer {
   synchronized void fail(TopicPartition tp, int generation, OncelogException error) {
     Cursor cursor = cursors.get(tp);
     if (cursor != null && cursor.generation == generation) {
-      cursor.error = error;
+      errors.put(tp, error);
       notifyAll();
     }
   }
@@ -205,17 +207,16 @@ final class FetchBuffer {
   }
 
   private void throwError() {
-    for (Cursor cursor : cursors.values()) {
-      if (cursor.error != null && cursor.chunks.isEmpty()) {
-        throw takenError(cursor);
+    for (TopicPartition tp : errors.keySet()) {
+      if (cursors.get(tp).chunks.isEmpty()) {
+        throw takenError(tp);
       }
     }
   }
 
   /** The partition is read on. */
-  private OncelogException takenError(Cursor cursor) {
-    OncelogException error = cursor.error;
-    cursor.error = null;
+  private OncelogException takenError(TopicPartition tp) {
+    OncelogException error = errors.remove(tp);
     onRoom.run();
     return error;
   }
@@ -330,8 +331,8 @@ final class FetchBuffer {
   synchronized long position(TopicPartition tp, long until) {
     while (true) {
       Cursor cursor = cursor(tp);
-      if (cursor.error != null && cursor.position == UNKNOWN) {
-        throw takenError(cursor);
+      if (cursor.position == UNKNOWN && errors.containsKey(tp)) {
+        throw takenError(tp);
       }
       if (!cursor.chunks.isEmpty()) {
         return cursor.chunks.peek().next;
@@ -383,7 +384,7 @@ final class FetchBuffer {
   synchronized List<Wanted> withoutPosition() {
     List<Wanted> missing = new ArrayList<>();
     for (Cursor cursor : cursors.values()) {
-      if (cursor.position == UNKNOWN && cursor.error == null) {
+      if (cursor.position == UNKNOWN && !errors.containsKey(cursor.tp)) {
         missing.add(new Wanted(cursor.tp, cursor.group, 0, cursor.generation));
       }
     }
@@ -392,7 +393,7 @@ final class FetchBuffer {
 
   private boolean isWanted(Cursor cursor) {
     return cursor.position != UNKNOWN
-        && cursor.error == null
+        && !errors.containsKey(cursor.tp)
         && !cursor.paused
         && cursor.buffered < partitionBytes
         && (cursor.chunks.isEmpty() || cursor.fetchOffset != cursor.refusedAt);
@@ -417,7 +418,7 @@ final class FetchBuffer {
             || cursor == null
             || cursor.generation != w.generation
             || cursor.paused
-            || cursor.error != null;
+            || errors.containsKey(w.tp);
     return gone ? null : cursor.buffered < partitionBytes;
   }
 
@@ -460,14 +461,15 @@ final class FetchBuffer {
       Chunk chunk = new Chunk(w.tp, stored, at, cursor.generation);
       // It may begin before the position: batches are sent whole, and may have been cut anew.
       if (chunk.base > at || chunk.end <= at) {
-        cursor.error =
+        errors.put(
+            w.tp,
             Detail.corrupt(
                 w.tp,
                 at,
                 "after offset %d came a batch with offsets %d to %d",
                 at - 1,
                 chunk.base,
-                chunk.end - 1);
+                chunk.end - 1));
         break;
       }
       cursor.chunks.add(chunk);

@@ -93,6 +93,18 @@ class FetchBufferTest {
   }
 
   @Test
+  void partitionsFailInTurn() {
+    assign(A, B);
+    OncelogException other = new OncelogException(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "too");
+    buffer.fail(A, buffer.generation(A), GONE);
+    buffer.fail(B, buffer.generation(B), other);
+    assertSame(GONE, assertThrows(OncelogException.class, () -> buffer.peek(true, 0)));
+    buffer.fail(A, buffer.generation(A), GONE);
+    assertSame(other, assertThrows(OncelogException.class, () -> buffer.peek(true, 0)));
+    assertSame(GONE, assertThrows(OncelogException.class, () -> buffer.peek(true, 0)));
+  }
+
+  @Test
   void aSeekWinsAgainstAnAnswerFromBeforeIt() {
     ConsumerConfig config = new ConsumerConfig("127.0.0.1:1").autoOffsetReset(OffsetReset.EARLIEST);
     Cluster cluster = new Cluster(config);
