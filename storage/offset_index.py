@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from heapq import nlargest
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -30,8 +29,6 @@ from storage import keys
 from storage.errors import CorruptionError
 from storage.kv import Family, KeyValue, WriteBatch
 
-SEARCH_ROWS = 512  # read in one step of a search
-LATEST = 16  # batches with the highest timestamps
 _ROW = struct.Struct(">QQIIqqI")
 _RUN = struct.Struct(">QQQQq")
 assert _RUN.size != _ROW.size, "the length tells which one it is"
@@ -118,37 +115,6 @@ class OffsetIndex:
 
     def last(self) -> IndexEntry | None:
         return next(self._rows(0, limit=1, reverse=True), None)
-
-    def find_timestamp(self, timestamp_us: int, offset: int) -> Iterator[IndexEntry | None]:
-        """Looks for the first batch with a highest timestamp at or after `timestamp_us`.
-
-        It looks from the batch of the offset on. Client timestamps need not rise, so this reads
-        each row: 60 bytes for each batch, with bounded memory. It goes in steps, so that the caller
-        can do other work in between. It yields None after each SEARCH_ROWS without a match, then
-        the batch, if there is one.
-        """
-        for number, row in enumerate(self._rows(offset, limit=None), 1):
-            if row.max_timestamp_us >= timestamp_us:
-                yield row
-                return
-            if number % SEARCH_ROWS == 0:
-                yield None
-
-    def latest(self, end: int) -> Iterator[list[IndexEntry] | None]:
-        """Looks for the batches below offset `end` with the highest timestamps.
-
-        It reads every row in the same steps. It yields None after each, then up to LATEST batches:
-        the highest first, of equal milliseconds the first one.
-        """
-        found: list[IndexEntry] = []
-        for number, row in enumerate(self._rows(0, limit=None), 1):
-            if row.base_offset >= end:
-                break
-            found.append(row)
-            if number % SEARCH_ROWS == 0:
-                found = nlargest(LATEST, found, key=_time_ms)
-                yield None
-        yield nlargest(LATEST, found, key=_time_ms)
 
     # -- runs -------------------------------------------------------------------------
 
@@ -253,13 +219,11 @@ class OffsetIndex:
 
     # -- rows -------------------------------------------------------------------------
 
-    def _rows(
-        self, offset: int, *, limit: int | None, reverse: bool = False
-    ) -> Iterator[IndexEntry]:
+    def _rows(self, offset: int, *, limit: int, reverse: bool = False) -> Iterator[IndexEntry]:
         """Yields batches from the one that holds `offset` on, or from the last one backwards."""
         return islice(self._all_batches(max(0, offset), limit, reverse), limit)
 
-    def _all_batches(self, offset: int, limit: int | None, reverse: bool) -> Iterator[IndexEntry]:
+    def _all_batches(self, offset: int, limit: int, reverse: bool) -> Iterator[IndexEntry]:
         after = offset
         while True:
             count = 0
@@ -269,7 +233,7 @@ class OffsetIndex:
                 else:
                     yield row
                 after, count = row.last_offset + 1, count + 1
-            if limit is None or reverse or count < limit:
+            if reverse or count < limit:
                 return
             # Runs without batches: they begin below the state this replica has.
             offset = after
@@ -320,7 +284,3 @@ class OffsetIndex:
                 index=entry.raft_index,
             )
         return entry
-
-
-def _time_ms(row: IndexEntry) -> int:
-    return row.max_timestamp_us // 1000

@@ -232,11 +232,3 @@ class BatchIndex:
         while places := self._stored.scan(offset, limit=PAGE_ROWS):
             yield from places
             offset = places[-1].last_offset + 1
-
-    def find_timestamp(self, timestamp_us: int, offset: int) -> Iterator[IndexEntry | None]:
-        """See OffsetIndex.find_timestamp."""
-        return self._stored.find_timestamp(timestamp_us, offset)
-
-    def latest(self, end: int) -> Iterator[list[IndexEntry] | None]:
-        """See OffsetIndex.latest."""
-        return self._stored.latest(end)

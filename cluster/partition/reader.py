@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from heapq import nlargest
 from typing import NamedTuple
 
 from cluster.consensus.checkpoints import UNTRIMMED
@@ -16,6 +17,9 @@ from cluster.partition.batch_index import is_intact
 from cluster.partition.stored_batches import StoredBatches
 from storage.errors import NotCachedError
 from storage.offset_index import IndexEntry
+
+SEARCH_ROWS = 512  # read in one step of a search
+LATEST = 16  # batches with the highest timestamps
 
 
 class ReadBatch(NamedTuple):
@@ -33,6 +37,10 @@ class OffsetOutOfRangeError(Exception):
         self.offset = offset
         self.start = start
         self.end = end
+
+
+class MissingRowError(Exception):
+    """The index lacks a batch's row for now, and a search would pass over it; see `Read.run`."""
 
 
 class Read:
@@ -192,25 +200,55 @@ class ReplicaReader:
     def offset_at(self, timestamp_us: int, start: int = 0) -> Iterator[int | None]:
         """Finds the first batch from `start` on with a timestamp at or after; gives its offset.
 
-        A search in steps, for any thread: each gives None, but the last gives the offset, -1 if
-        there is none.
+        Client timestamps need not rise, so it reads every row. A search in steps, for any thread:
+        each gives None, but the last gives the offset, -1 if there is none. Raises MissingRowError.
         """
-        stored = self._stored
-        for place in stored.index.find_timestamp(timestamp_us, start):
-            if place is None:
-                yield None
-            elif place.base_offset < stored.next_offset:
-                yield max(place.base_offset, stored.log_start)
-                return
-        yield -1
+        return self._first_at(timestamp_us, self._rows(start))
 
     def latest(self) -> Iterator[list[tuple[int, int]] | None]:
-        """Finds the offset and highest timestamp of the latest batches; see OffsetIndex.latest.
+        """Finds the offset and highest timestamp of up to LATEST batches: the latest first.
 
-        A search in steps, like `offset_at`.
+        Of equal milliseconds the first batch comes first. A search in steps, like `offset_at`.
         """
-        for found in self._stored.index.latest(self._stored.next_offset):
-            if found is None:
+        return _latest(self._rows(0))
+
+    def _first_at(self, timestamp_us: int, rows: Iterator[IndexEntry]) -> Iterator[int | None]:
+        for number, place in enumerate(rows, 1):
+            if place.max_timestamp_us >= timestamp_us:
+                yield max(place.base_offset, self._stored.log_start)
+                return
+            if number % SEARCH_ROWS == 0:
                 yield None
-            else:
-                yield [(one.base_offset, one.max_timestamp_us) for one in found]
+        yield -1
+
+    def _rows(self, start: int) -> Iterator[IndexEntry]:
+        """Returns the rows of all batches that there are now, from `start` on."""
+        return self._covering(max(start, self._stored.log_start), self._stored.next_offset)
+
+    def _covering(self, offset: int, end: int) -> Iterator[IndexEntry]:
+        """Yields the rows from `offset` to `end`. Raises MissingRowError."""
+        stored = self._stored
+        for place in stored.index.all_from(offset):
+            if min(place.base_offset, end) > max(offset, stored.log_start):
+                break
+            if place.base_offset >= end:
+                return
+            yield place
+            offset = max(offset, place.last_offset + 1)
+        if max(offset, stored.log_start) < end:
+            raise MissingRowError(f"this replica has yet to index its log from offset {offset} on")
+
+
+def _latest(rows: Iterator[IndexEntry]) -> Iterator[list[tuple[int, int]] | None]:
+    found: list[IndexEntry] = []
+    for number, place in enumerate(rows, 1):
+        found.append(place)
+        if number % SEARCH_ROWS == 0:
+            found = nlargest(LATEST, found, key=_time_ms)
+            yield None
+    found = nlargest(LATEST, found, key=_time_ms)
+    yield [(one.base_offset, one.max_timestamp_us) for one in found]
+
+
+def _time_ms(place: IndexEntry) -> int:
+    return place.max_timestamp_us // 1000

@@ -21,6 +21,7 @@ from cluster.entries import CARRIED, payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.append_times import behind_ms
 from cluster.partition.disk_reads import in_thread, without_waiting
+from cluster.partition.reader import MissingRowError
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
 from cluster.services.context import NodeContext
 from cluster.services.fair_turns import SLICE_BATCHES, SLICE_BYTES, Turn
@@ -416,6 +417,8 @@ class Reader:
             while found is None:
                 found = await in_thread(next, steps)
             return found
+        except MissingRowError as error:
+            raise NotReadyError(str(error)) from error
         except StorageError as error:
             raise self._damage(partition, error, answering) from error
 

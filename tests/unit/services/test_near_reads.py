@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,13 @@ async def read(node: LogNode, offset: int, **how: bool) -> log_pb2.PartitionReco
     return log_pb2.FetchResponse.FromString(answer).partitions[0]
 
 
+async def ask(node: LogNode, *, any_replica: bool = False, **position: Any) -> log_pb2.OffsetResult:
+    query = log_pb2.OffsetQuery(topic=TOPIC, partition=0, **position)
+    request = log_pb2.ListOffsetsRequest(queries=[query], any_replica=any_replica)
+    (result,) = (await Reader(node).list_offsets(request)).results
+    return result
+
+
 async def test_it_answers_what_it_has_only_if_asked(follower: LogNode) -> None:
     near = await read(follower, 1, near=True)
     assert [one.base_offset for one in near.batches] == [1]
@@ -59,22 +67,25 @@ async def test_an_offset_that_it_lacks_is_the_leaders_to_judge(follower: LogNode
 
 async def test_a_follower_that_starts_denies_no_offset_that_it_has_to_apply_again() -> None:
     """Its rows are ahead of its saved state: a carried batch took the place of the first one's."""
-    node = LogNode()
+    node, answers = LogNode(), list[tuple[int, list[int], int, int]]()
     await node.send(header(), PAYLOAD)
     state = node.part.dump()
     for _ in range(2):
         await node.send(header(), PAYLOAD)
     node.log.propose(carried(0, 3), lambda outcome: None)
     follow(node, 2)
-    machine, answers = node.part.machine, list[tuple[int, list[int]]]()
+    machine = node.part.machine
     machine.restore(machine.load(state))
     for index, data in list(enumerate(node.log.entries, 1))[1:]:
         batch = node.log.disk.batch()
         machine.apply(index, data, batch)
         node.log.disk.write(batch)
         found = await read(node, 0, any_replica=True)
-        answers.append((found.error, [one.base_offset for one in found.batches]))
-    assert answers == [(log_pb2.PARTITION_ERROR_NOT_READY, [])] * 2 + [(0, [0])]
+        by_time = await ask(node, any_replica=True, timestamp_us=0)
+        bases = [one.base_offset for one in found.batches]
+        answers.append((found.error, bases, by_time.error, by_time.offset))
+    not_ready = log_pb2.PARTITION_ERROR_NOT_READY
+    assert answers == [(not_ready, [], not_ready, -1)] * 2 + [(0, [0], 0, 0)]
 
 
 @pytest.mark.parametrize("how", [{}, {"near": True}])
@@ -156,7 +167,5 @@ async def test_the_end_costs_no_entry() -> None:
     node = LogNode()
     await node.send(header(), PAYLOAD)
     entries = len(node.log.entries)
-    query = log_pb2.OffsetQuery(topic=TOPIC, partition=0, latest=True)
-    answer = await Reader(node).list_offsets(log_pb2.ListOffsetsRequest(queries=[query]))
-    assert [one.offset for one in answer.results] == [1]
+    assert (await ask(node, latest=True)).offset == 1
     assert len(node.log.entries) == entries

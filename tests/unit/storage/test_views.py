@@ -13,7 +13,7 @@ from storage.checkpoints import CHUNK_BYTES, INLINE_BYTES, CheckpointStore
 from storage.engine import Engine
 from storage.errors import CorruptionError
 from storage.kv import Family
-from storage.offset_index import LATEST, SEARCH_ROWS, IndexEntry, OffsetIndex
+from storage.offset_index import IndexEntry, OffsetIndex
 from storage.options import EngineOptions
 
 OPTIONS = EngineOptions(min_free_bytes=0)
@@ -69,24 +69,6 @@ def test_index_against_a_list(engine: Engine, data: st.DataObject) -> None:
     wanted = [row for row in rows if row.last_offset >= offset]
     assert index.find(offset) == (wanted[0] if wanted else None)
     assert index.scan(offset, 7) == wanted[:7]
-    stamp = data.draw(st.integers(-6, 51)) * 100
-    later = [row for row in rows if row.max_timestamp_us >= stamp]
-    assert list(index.find_timestamp(stamp, 0)) == later[:1]
-    behind = [row for row in later if row.last_offset >= offset]
-    assert list(index.find_timestamp(stamp, offset)) == behind[:1]
-    below = [row for row in rows if row.base_offset < offset]
-    below.sort(key=lambda row: (-(row.max_timestamp_us // 1000), row.base_offset))
-    assert list(index.latest(offset)) == [below[:LATEST]]
-
-
-def test_a_search_by_time_goes_in_steps(engine: Engine) -> None:
-    """Millions of small batches must not stop a node while they are looked at."""
-    count = 2 * SEARCH_ROWS + 10
-    rows = _fill(engine, 5, [1] * count, list(range(0, 1000 * count, 1000)))
-    index = OffsetIndex(engine, 5)
-    assert list(index.find_timestamp(1000 * (count - 1), 0)) == [None, None, rows[-1]]
-    assert list(index.find_timestamp(1000 * count, 0)) == [None, None]
-    assert list(index.latest(count)) == [None, None, rows[: -LATEST - 1 : -1]]
 
 
 def test_index_clear_leaves_other_groups(engine: Engine) -> None:
