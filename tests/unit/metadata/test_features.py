@@ -30,9 +30,11 @@ from cluster.features import (
     Release,
     Versions,
 )
+from cluster.metadata.topics import as_known
 from cluster.metadata.upgrade import plan
 from cluster.transport.versions import MESSAGES, PROTOCOL, REQUESTS
 from cluster.v1 import metadata_pb2, offsets_pb2, peer_pb2
+from oncelog.v1.cluster_pb2 import TopicConfig
 
 NOT_KINDS = {"VERSION", "HELD", "HEADER_BYTES", "KAFKA_V2"}
 OLD = Release()
@@ -161,13 +163,15 @@ def fields_of(descriptor: Any, found: set[str]) -> set[str]:
     return found
 
 
-def listed_fields() -> set[str]:
-    found, message = set(), ""
-    for word in " ".join((FIELDS_OF_VERSION_1, *LATER_FIELDS.values())).split():
-        if word.endswith(":"):
-            message = word[:-1]
-        else:
-            found.add(f"{message}.{word}")
+def listed_fields() -> dict[str, str | int]:
+    """Each listed field, as "Message.field", with its feature or version."""
+    found, message = dict[str, str | int](), ""
+    for since, text in ((1, FIELDS_OF_VERSION_1), *LATER_FIELDS.items()):
+        for word in text.split():
+            if word.endswith(":"):
+                message = word[:-1]
+            else:
+                found[f"{message}.{word}"] = since
     return found
 
 
@@ -188,7 +192,23 @@ def test_every_metadata_command_is_listed() -> None:
 def test_every_field_of_a_replicated_command_is_listed() -> None:
     found = fields_of(metadata_pb2.MetadataCommand.DESCRIPTOR, set())
     fields_of(offsets_pb2.OffsetsCommand.DESCRIPTOR, found)
-    assert found == listed_fields(), "list the new ones, and ask the gate before they are set"
+    assert found == listed_fields().keys(), "list the new, and ask the gate before they are set"
+
+
+@pytest.mark.parametrize("off", sorted(FEATURES))
+def test_a_clients_message_in_a_command_has_no_field_of_a_feature_that_is_off(off: str) -> None:
+    """Commands take messages of clients as they are: topics' settings after `as_known`."""
+    listed = listed_fields()
+    full: dict[str, Any] = {field.name: 1 for field in TopicConfig.DESCRIPTOR.fields}
+    known = as_known(
+        TopicConfig(**full), Finalized(CLUSTER_VERSIONS.newest, frozenset(FEATURES) - {off})
+    )
+    names = {f"TopicConfig.{field.name}" for field, _ in known.ListFields()}
+    of_topics = {name for name in listed if name.startswith("TopicConfig.")}
+    assert names == {name for name in of_topics if listed[name] != off}
+    for other, since in (("PermissionRule", PERMISSIONS), ("Quota", QUOTAS), ("QuotaKey", QUOTAS)):
+        later = {listed[name] for name in listed if name.startswith(f"{other}.")}
+        assert later == {since}, "fields of a later feature are to be taken out, too"
 
 
 def test_every_message_between_nodes_is_listed() -> None:
