@@ -99,8 +99,8 @@ FEATURES: Mapping[str, int] = {
     TRANSACTIONS: 2,
 }
 
-# Each thing's cluster version or feature. A new entry kind, metadata command or field of one
-# must be added here.
+# Each thing's cluster version or feature. A new entry kind or metadata command must be added here;
+# a field of one is listed in `tests/unit/metadata/test_features.py`.
 Since = int | str
 ENTRIES: Mapping[int, Since] = {
     BATCH: 1,

@@ -323,8 +323,8 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
         result.injected = {
             **faults.injected, "change": operators.changes, "lost disk": operators.lost_disks,
             "put back": operators.put_back, "harmed": bool(operators.harm.groups),
-            "stuck": operators.harm.is_stuck, "refused": operators.refused,
-            "demotion": operators.demotions, **dict.fromkeys(operators.harm.unrest, 1),
+            "refused": operators.refused, "demotion": operators.demotions,
+            **dict.fromkeys(operators.harm.unrest, 1),
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)

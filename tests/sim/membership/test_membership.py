@@ -58,7 +58,6 @@ def test_seeds_of_operators() -> None:
     for what in ("change", "lost disk", "refused"):
         assert sum(result.injected.get(what, 0) for result in results) > PER_BALANCE // 2
     unrest = {one.seed: {why for why in Unrest if why in one.injected} for one in results}
-    assert [bool(unrest[one.seed]) for one in results] == [one.injected["stuck"] for one in results]
     assert sum(map(bool, unrest.values())) < PER_BALANCE / 2, unrest
     for seed, reasons in unrest.items():
         assert not is_careful(seed) or reasons <= {Unrest.TOLD, Unrest.FOUNDED}, seed
