@@ -166,21 +166,23 @@ class BackwardRead:
     def run(self, *, cached_only: bool = False) -> list[tuple[IndexEntry, bytes]] | None:
         """Returns rows and Raft entries, newest first; at least one if there is one.
 
-        None: the log no longer has the entry of the newest. Raises storage.CorruptionError, and
-        NotCachedError if `cached_only` and one of them is on the disk only.
+        None: the log no longer has the entry of the newest, or the index not yet its row. Raises
+        storage.CorruptionError, and NotCachedError if `cached_only` and one is on the disk only.
         """
         index, size, out = self._stored.index, 0, list[tuple[IndexEntry, bytes]]()
+        below = self._offset
         entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
         for place in self._recent or index.stored_below(self._offset, self._max_batches):
             if place.last_offset < self._log_start:
                 break
-            if place.raft_index <= self._base_index:
+            if place.raft_index <= self._base_index or place.last_offset + 1 < below:
                 return out or None
+            below = place.base_offset
             out.append((place, entry(place.raft_index, partial(is_intact, place))))
             size += place.payload_bytes
             if size >= self._max_bytes:
                 break
-        return out
+        return out if out or below <= self._log_start else None
 
 
 class ReplicaReader:

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.entries import BatchEntry, LogStartEntry, pack_batch, pack_log_start
 from cluster.partition import batch_index
-from cluster.partition.lookup import Found, find_batch
+from cluster.partition.lookup import Found, Miss, find_batch
 from cluster.partition.reader import OffsetOutOfRangeError
 from cluster.partition.replica import Partition
 from cluster.partition.retention import freed_by
@@ -238,6 +238,23 @@ def test_times_are_found_inside_a_run(replica: Replica) -> None:
     replica.end(5, (1, 5, 4))
     for timestamp, offset in ((5, 0), (11, 1), (250, 3), (500, 5), (501, -1)):
         assert list(replica.part.offset_at(timestamp)) == [offset]
+
+
+async def test_a_lookup_says_of_no_batch_whose_row_waits_that_it_is_absent(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk in the round of a long run's commit: no newer row is in memory, either."""
+    assert await find_batch(replica.part, 1, 0, 0, below=0) is Miss.ABSENT
+    assert await find_batch(replica.part, 1, 0, 0, below=1) is Miss.UNKNOWN
+    replica.batch(0)
+    replica.batch(1, number=5)
+    replica.batch(2, number=5)
+    with monkeypatch.context() as full:
+        full.setattr(replica.disk, "write", lambda batch: None)
+        replica.end(5, (1, 2, 2))
+    replica.part.machine.stored.index.forget_recent(has_carried=False)
+    assert await find_batch(replica.part, 1, 0, 1, below=3) is Miss.UNKNOWN
+    assert isinstance(await find_batch(replica.part, 1, 0, 0, below=1), Found)
 
 
 def test_the_log_is_kept_from_the_first_batch_of_a_run(replica: Replica) -> None:
