@@ -42,8 +42,14 @@ class Sent:
     crc: int
     payload: bytes
     expected: int = -1
-    attempts: int = 0
+    attempts: int = 0  # repeats on the way to a node, too
     stored: bool = False
+    denials: int = 0  # attempts of which the answer said that they are not stored
+
+    @property
+    def is_unstored(self) -> bool:
+        """Whether the answers leave no doubt."""
+        return 0 < self.denials == self.attempts
 
     def request(self) -> AppendRequest:
         meta = BatchMeta(
@@ -142,6 +148,7 @@ class Producer:
         head = self.window[0]
         calls = []
         for batch in batches:
+            self.cluster.demand_unstored(self.gid, batch)
             batch.attempts += 1
             calls.append((batch.request(), _Reply(self, batch, batch is head, self.target)))
         self.round += 1
@@ -278,6 +285,8 @@ class _Reply:
             self.producer.gid, self.batch, was_head=self.was_head, answer=answer
         )
         self.batch.expected = now
+        self.batch.denials += int(answer.verdict.kind) in ck.NOT_STORED
+        self.producer.cluster.demand_unstored(self.producer.gid, self.batch)
 
     def arrive(self, answer: Answer | None) -> None:
         """Takes the answer at the client. None: the connection broke."""

@@ -27,6 +27,7 @@ from oncelog.v1.cluster_pb2 import (
 )
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
+from tests.sim.client import Sent
 from tests.sim.clock import EPOCH_MS, Scheduler
 from tests.sim.compaction import keyed
 from tests.sim.compaction.keyed import KeyedModel
@@ -158,6 +159,8 @@ class Cluster:
             return
         after(self.client_delay * (0.2 + rng.random()), node.call, gid, calls)
         if self.client_repeats and rng.random() < self.client_repeats:
+            for batch in (reply.batch for _, reply in calls):
+                batch.attempts += 1
             after(3 * rng.random(), node.call, gid, calls)
 
     def answer(self, reply: Any, answer: Answer | None) -> None:
@@ -170,6 +173,19 @@ class Cluster:
                 return
         delay = self.client_delay * (0.2 + self.rng.random())
         self.scheduler.after(delay, reply.arrive, answer)
+
+    def demand_unstored(self, gid: int, batch: Sent) -> None:
+        """Checks that no log holds a batch if all its answers say so. Raises Violation."""
+        if not (batch.is_unstored and batch.payload) or gid in self.checker.deleted:
+            return
+        logs: list[Iterable[bytes]] = [self.checker.models[gid].batches.values()]
+        for node in self.live():
+            if (group := node.driver.groups.get(gid)) is not None:
+                journal = group.journal
+                first = max(journal.base_index, journal.applied_index) + 1
+                logs.append([journal.entry(i) for i in range(first, journal.last_index + 1)])
+        if any(batch.payload in entry for log in logs for entry in log):
+            raise Violation(f"group {gid}: {batch} is in a log, and its answers say that it is not")
 
     def lease(self) -> int:
         """Leases a producer id that was never used before."""

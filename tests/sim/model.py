@@ -28,6 +28,7 @@ DAY_MS = 24 * 3600 * 1000
 APPENDED, DUPLICATE = 1, 2
 UNKNOWN_PRODUCER, FENCED, OUT_OF_ORDER, CONFLICT, EXPIRED, MISMATCH = range(20, 26)
 TRANSIENT = frozenset(range(30, 35))
+NOT_STORED = frozenset((31, 33, 34))  # of these: nothing of the attempt is or will be stored
 
 
 HEADER_BYTES = _BATCH.size

@@ -155,6 +155,14 @@ def test_schedule_catches_its_weakness(name: str) -> None:
     assert not error.startswith(TypeError.__name__), f"its own arguments are wrong: {error}"
 
 
+def test_seeds_notice_a_batch_that_is_stored_and_was_denied() -> None:
+    """Clients use its sequences again (ADR 151): the next batch would be taken for its repeat."""
+    mutation = next(one for one in MUTATIONS if one.name == "abandoned-means-unstored")
+    with mutation.planted():
+        errors = [run_seed(seed).error for seed in range(2)]
+    assert all("is in a log, and its answers say that it is not" in error for error in errors)
+
+
 def test_a_seed_does_the_work_it_claims() -> None:
     """Batches are stored, nodes crash, snapshots move: else all checks hold for nothing."""
     results = [run_seed(seed) for seed in range(30)]

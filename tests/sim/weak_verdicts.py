@@ -74,6 +74,20 @@ def abandoned_means_applied() -> Any:
     return [(Leadership, "_propose_batch", optimistic)]
 
 
+@mutation("an abandoned proposal is reported as never proposed")
+def abandoned_means_unstored() -> Any:
+    propose = Leadership._propose_batch
+
+    def certain(self: Leadership, meta: Any, request: Any, below: int, to: Any) -> None:
+        def answered(answer: Answer) -> None:
+            is_abandoned = answer.verdict.kind is Kind.NOT_LEADER
+            to(Answer(Verdict(Kind.NOT_READY)) if is_abandoned else answer)
+
+        propose(self, meta, request, below, answered)
+
+    return [(Leadership, "_propose_batch", certain)]
+
+
 # -- the verdict -----------------------------------------------------------------------------------
 
 
