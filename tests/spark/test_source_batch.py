@@ -16,7 +16,7 @@ from harness.ports import free_ports
 from oncelog import Admin, Consumer, Header, Producer, Record, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError, RequestTimeoutError
 from oncelog.spark.source import planning
-from oncelog.spark.source.offsets import OffsetRange
+from oncelog.spark.source.offsets import OffsetRange, StreamPosition
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.reading import JOIN_BYTES, SPLIT_BYTES, read_range
@@ -252,6 +252,33 @@ def test_times_of_both_ends(admin: Admin, producer: Producer, read: Read, topic:
         assert places(read(topic, **options)) == wanted, options
     said = refusal(read(topic, startingTimestamp=25).collect)
     assert f"startingTimestamp: no record at or after this time in {topic}-1 (25 ms)" in said
+
+
+def test_a_record_that_comes_while_times_are_looked_up_is_not_skipped(
+    admin: Admin,
+    producer: Producer,
+    cluster: LocalCluster,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is behind a start without records, and not before an end that is older than it."""
+    admin.create_topic(topic, 1, 3)
+    fill(producer, topic, 10)
+    look_up = Consumer.offsets_for_times
+
+    def look_up_before_a_record(*asked: Any) -> Any:
+        found = look_up(*asked)
+        producer.send(topic, b"meanwhile", partition=0, timestamp_ms=99).result(TIMEOUT)
+        return found
+
+    monkeypatch.setattr(Consumer, "offsets_for_times", look_up_before_a_record)
+    given = {"bootstrap.servers": cluster.bootstrap, "subscribe": topic}
+    place = StreamPosition({TopicPartition(topic, 0): 0})
+    late = {"startingTimestamp": "99", "startingOffsetsByTimestampStrategy": "latest"}
+    with Planner(SourceOptions.parse({**given, **late})) as planner:
+        assert set(planner.starting(place, place.offsets, 0).values()) == {10}
+    with Planner(SourceOptions.parse({**given, "endingTimestamp": "100"})) as planner:
+        assert set(planner.ending(place).values()) == {11}
 
 
 def test_which_topics(admin: Admin, producer: Producer, read: Read, topic: str) -> None:

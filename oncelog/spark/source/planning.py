@@ -204,9 +204,14 @@ class Planner:
 
         return self._list(ask)
 
-    def _at_times(self, times_ms: Offsets) -> Offsets:
+    def _at_times(self, times_ms: Offsets) -> tuple[Offsets, Offsets]:
+        """Return the offsets of these times, -1 where no record is that recent, and the ends.
+
+        The ends are older: a record that comes meanwhile is not below the end, and missed.
+        """
+        ends = self.latest(times_ms)
         asked = {(tp.topic, tp.partition): ms for tp, ms in times_ms.items()}
-        return self._list(lambda consumer: consumer.offsets_for_times(asked))
+        return self._list(lambda consumer: consumer.offsets_for_times(asked)), ends
 
     def _list(self, question: Callable[[Consumer], Offsets]) -> Offsets:
         try:
@@ -261,7 +266,7 @@ class Planner:
             latest = self._ends(bound, asked)
             words = {EARLIEST: earliest, LATEST: latest}
             return {tp: words.get(at, asked)[tp] for tp, at in asked.items()}
-        found = self._at_times(asked)
+        found, ends = self._at_times(asked)
         missing = sorted(tp for tp in found if found[tp] < 0)
         if missing and self.options.unmatched_time == "error":
             names = ", ".join(f"{tp} ({asked[tp]} ms)" for tp in missing)
@@ -270,14 +275,15 @@ class Planner:
                 "startingOffsetsByTimestampStrategy=latest starts those at their end",
                 bound.option,
             )
-        return found | self.latest(missing)
+        return found | {tp: ends[tp] for tp in missing}
 
     def ending(self, place: StreamPosition) -> Offsets:
         """Return the end offsets of the options."""
         bound = self.options.ending or Bound("endingOffsets", everywhere=LATEST)
         asked = self._asked(bound, place)
-        found = self._at_times(asked) if bound.by_time else asked
-        latest = self._ends(bound, found)
+        found, latest = (
+            self._at_times(asked) if bound.by_time else (asked, self._ends(bound, asked))
+        )
         return {tp: at if at >= 0 else latest[tp] for tp, at in found.items()}
 
     def _ends(self, bound: Bound, asked: Offsets) -> Offsets:
