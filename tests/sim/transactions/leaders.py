@@ -34,6 +34,7 @@ from cluster.node.transactions.transactions import Transactions
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.services.log.added_partitions import AddedPartitions
 from cluster.services.log.lease_checks import Leases
+from cluster.services.newest_metadata import NewestMetadata
 from cluster.services.outcomes import called_back, confirm, one_answer
 from cluster.services.transactions.commit import Decisions
 from cluster.transactions.types import Expected, Holder, Refused
@@ -127,6 +128,7 @@ class Leader:
         self.context: Any = SimpleNamespace(  # as the services see it
             config=config, metadata=self.metadata, propose_metadata=self.proposer.propose
         )
+        self.context.newest_metadata = NewestMetadata(self.context)
         node: Any = SimpleNamespace(links=links, leader_of=lambda group: (group, 1))
         replicas: Any = SimpleNamespace(by_group=partitions)
         self.transactions = Transactions(
@@ -139,6 +141,7 @@ class Leader:
         self.kafka_context: Any = SimpleNamespace(
             config=config, metadata=self.metadata, propose_metadata=proposer.propose
         )
+        self.kafka_context.newest_metadata = NewestMetadata(self.kafka_context)
         self.open_ones = OpenTransactions(
             self.kafka_context, self.transactions, lambda: rng.getrandbits(63) | 1
         )
