@@ -302,17 +302,19 @@ class Consumer:
                 return chunk
 
     def _peek(self, timeout: float | None) -> Chunk | None:
-        self._check_open()
-        try:
-            chunk = self._buffer.peek(timeout)
-        except (errors.UnknownTopicOrPartitionError, errors.FencedMemberError) as error:
-            if self._rebalance is None:
-                raise
-            log.debug("the group will take it away: %s", error)
-            return self._peek(0.0)  # it hides no records of other partitions
-        if chunk is None:
+        while True:
             self._check_open()
-        return chunk
+            try:
+                chunk = self._buffer.peek(timeout)
+            except (errors.UnknownTopicOrPartitionError, errors.FencedMemberError) as error:
+                if self._rebalance is None:
+                    raise
+                log.debug("the group will take it away: %s", error)
+                timeout = 0.0  # it hides no records of other partitions
+                continue
+            if chunk is None:
+                self._check_open()
+            return chunk
 
     # --- positions -------------------------------------------------------------------
 

@@ -78,6 +78,10 @@ def mutation(weakness: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     return register
 
 
+def named(name: str) -> Mutation:
+    return next(one for one in MUTATIONS if one.name == name)
+
+
 @dataclass(slots=True)
 class Caught:
     """Catchers of a mutation: directed schedules, and `failed` of `runs` seeds."""

@@ -7,7 +7,7 @@ import pytest
 from tests.sim import weak_consensus, weak_verdicts  # noqa: F401 - they register mutations
 from tests.sim.checker import Checker
 from tests.sim.cluster import Cluster
-from tests.sim.mutations import MUTATIONS, outcome
+from tests.sim.mutations import named, outcome
 from tests.sim.node import Settings
 from tests.sim.oracle import Log, Oracle, Role
 from tests.sim.schedules import SCHEDULES
@@ -39,8 +39,7 @@ CAUGHT_BY = {
 def test_the_oracle_alone_catches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for rule in ("leads", "sends", "stands", "believes"):
         monkeypatch.setattr(Checker, rule, lambda *of_a_step: None)
-    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
-    with mutation.planted():
+    with named(name).planted():
         assert outcome(SCHEDULES[CAUGHT_BY[name]]).startswith(Disagreement.__name__)
 
 

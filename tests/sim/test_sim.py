@@ -27,7 +27,7 @@ from tests.sim.compaction import weak as weak_compaction
 from tests.sim.disk import Disk, PowerLoss
 from tests.sim.kafka import weak as weak_kafka
 from tests.sim.membership import weak as weak_membership
-from tests.sim.mutations import MUTATIONS, outcome
+from tests.sim.mutations import named, outcome
 from tests.sim.network import majority_ring, one_way, split
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES
@@ -148,8 +148,7 @@ def test_schedule(name: str) -> None:
 
 @pytest.mark.parametrize("name", CAUGHT_BY)
 def test_schedule_catches_its_weakness(name: str) -> None:
-    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
-    with mutation.planted():
+    with named(name).planted():
         error = outcome(SCHEDULES[CAUGHT_BY[name]])
     assert error
     assert not error.startswith(TypeError.__name__), f"its own arguments are wrong: {error}"
@@ -157,8 +156,7 @@ def test_schedule_catches_its_weakness(name: str) -> None:
 
 def test_seeds_notice_a_batch_that_is_stored_and_was_denied() -> None:
     """Clients use its sequences again (ADR 151): the next batch would be taken for its repeat."""
-    mutation = next(one for one in MUTATIONS if one.name == "abandoned-means-unstored")
-    with mutation.planted():
+    with named("abandoned-means-unstored").planted():
         errors = [run_seed(seed).error for seed in range(2)]
     assert all("is in a log, and its answers say that it is not" in error for error in errors)
 

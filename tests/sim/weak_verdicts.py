@@ -59,29 +59,23 @@ def later_proposals_go_on() -> Any:
 
 @mutation("an abandoned proposal is reported as applied")
 def abandoned_means_applied() -> Any:
-    propose = Leadership._propose_batch
-
-    def optimistic(self: Leadership, meta: Any, request: Any, below: int, to: Any) -> None:
-        base = self._in_flight.next_offset
-
-        def answered(answer: Answer) -> None:
-            if answer.verdict.kind is Kind.NOT_LEADER:
-                answer = Answer(Verdict(Kind.APPENDED, base_offset=base))
-            to(answer)
-
-        propose(self, meta, request, below, answered)
-
-    return [(Leadership, "_propose_batch", optimistic)]
+    return _abandoned_means(Kind.APPENDED)
 
 
 @mutation("an abandoned proposal is reported as never proposed")
 def abandoned_means_unstored() -> Any:
+    return _abandoned_means(Kind.NOT_READY)
+
+
+def _abandoned_means(kind: Kind) -> Any:
     propose = Leadership._propose_batch
 
     def certain(self: Leadership, meta: Any, request: Any, below: int, to: Any) -> None:
+        base = self._in_flight.next_offset if kind is Kind.APPENDED else -1
+
         def answered(answer: Answer) -> None:
             is_abandoned = answer.verdict.kind is Kind.NOT_LEADER
-            to(Answer(Verdict(Kind.NOT_READY)) if is_abandoned else answer)
+            to(Answer(Verdict(kind, base_offset=base)) if is_abandoned else answer)
 
         propose(self, meta, request, below, answered)
 

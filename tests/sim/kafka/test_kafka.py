@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.checker import Checker
 from tests.sim.kafka import weak
-from tests.sim.mutations import MUTATIONS
+from tests.sim.mutations import named
 from tests.sim.run import KAFKA_WRAP_BITS, run_seed
 
 SEEDS = range(1, 25, 3)  # a third of all seeds has such clients
@@ -32,6 +32,5 @@ def test_seeds_cross_the_wrap_and_rebuild_batches(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", weak.CAUGHT_BY_SEEDS)
 def test_seeds_catch_a_missing_proof(name: str) -> None:
-    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
-    with mutation.planted():
+    with named(name).planted():
         assert any(run_seed(seed).error for seed in SEEDS)
