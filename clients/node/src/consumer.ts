@@ -242,14 +242,14 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   }
 
   #peek(mayFail: boolean): Chunk | undefined {
-    try {
-      return this.#fetcher.buffer.peek(mayFail);
-    } catch (e) {
-      // Of a member's: the group will take it away.
-      const isFenced = e instanceof OncelogError && e.kind === "FENCED_MEMBER";
-      if (this.#rebalance !== undefined && (isFenced || isUnknownTopic(e)))
-        return this.#peek(mayFail);
-      throw e;
+    for (;;) {
+      try {
+        return this.#fetcher.buffer.peek(mayFail);
+      } catch (e) {
+        // Of a member's: the group will take it away.
+        const isFenced = e instanceof OncelogError && e.kind === "FENCED_MEMBER";
+        if (this.#rebalance === undefined || !(isFenced || isUnknownTopic(e))) throw e;
+      }
     }
   }
 
